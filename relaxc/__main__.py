@@ -1,0 +1,5 @@
+"""`python -m relaxc`"""
+
+from relaxc.cli import main
+
+main()

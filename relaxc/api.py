@@ -1,0 +1,48 @@
+"""relaxc in Python: `compile` a spec, or `load` a plan; then `plan.attach(model, optimizer)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relaxc import pipeline
+from relaxc.language.source import Source
+from relaxc.resources import folder as shipped
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from relaxc.attach.plan import Plan
+
+
+def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
+    """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line end or
+    a space. With `model`, kernels are made for its dtypes only and the plan takes no other model.
+
+    Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
+    """
+    from relaxc.attach.parameters import read_parameters
+    from relaxc.attach.plan import Plan
+
+    source = _source(spec)
+    program = pipeline.to_program(pipeline.to_spec(source, {k: str(v) for k, v in (settings or {}).items()}))
+    parameters = None if model is None else read_parameters(model).parameters
+    built = pipeline.build(program, Path(source.name).name, parameters)
+    return Plan(built.manifest, built.library)
+
+
+def load(folder: str | Path) -> Plan:
+    """The plan that `relaxc compile -o folder` wrote. Raise BuildError (RX05) where it is damaged or another version's."""
+    from relaxc.attach.plan import load as load_plan
+
+    return load_plan(folder)
+
+
+def _source(spec: str | Path) -> Source:
+    if isinstance(spec, str) and any(c in spec for c in " \n{"):
+        return Source("<text>", spec)
+    path = Path(spec)
+    if not path.exists() and path.suffix == "" and len(path.parts) == 1:
+        return Source.read(shipped("specs") / f"{path.name}.relax")
+    return Source.read(path)

@@ -1,0 +1,109 @@
+"""Before anything is exchanged: do all workers mean the same?
+
+A message larger than its receive aborts the process, uncatchably, on the backend's own thread; this comparison is the only
+defence, so it covers every size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+import relaxc
+from relaxc.attach.groups import Groups
+from relaxc.attach.parameters import ModelParameters
+from relaxc.errors import ExchangeError, RelaxError
+from relaxc.manifest import Manifest
+from relaxc.schedule.schedule import Schedule
+
+Facts = Mapping[str, Any]
+"""In the order in which they are compared; each is a value, or a list of which the first differing item is named."""
+
+
+def facts_of(
+    manifest: Manifest, model: torch.nn.Module, read: ModelParameters, schedule: Schedule, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "version of relaxc": relaxc.__version__,
+        "version of torch": torch.__version__,
+        "plan": f"{manifest.spec} ({manifest.hash[:12]})",
+        "setting": [f"{k} = {v}" for k, v in settings.items()],
+        "parameter": [
+            f"{p.name} {p.dtype}{list(p.shape)} stride {list(t.stride())}"
+            for p, t in zip(read.parameters, read.tensors, strict=True)
+        ],
+        "frozen parameter": [f"{name} {t.dtype}{list(t.shape)}" for name, t in read.frozen],
+        "buffer": [f"{name} {b.dtype}{list(b.shape)}" for name, b in model.named_buffers()],
+        "bucket": [f"{b.dtype} {list(b.parameters)}" for b in schedule.buckets],
+    }
+
+
+def messages_of(schedule: Schedule) -> dict[str, dict[int, list[tuple[int, int]]]]:
+    """By direction and peer: (tag, bytes) of each message, in order."""
+    result: dict[str, dict[int, list[tuple[int, int]]]] = {"send": {}, "receive": {}}
+    for piece in schedule.pieces:
+        for phase in piece.phases:
+            for action in phase:
+                if action.kind in result:
+                    entry = (action.tag, piece.buffers[action.buffer])
+                    result[action.kind].setdefault(action.peer, []).append(entry)
+    return result
+
+
+def agree(groups: Groups, facts: Facts | RelaxError, messages: Mapping[str, Any]) -> None:
+    """Raise ExchangeError (RX0601) on every worker, naming the first difference. `facts` is this worker's refusal where it
+    has one: then all workers end with it."""
+    mine = {"refusal": str(facts), "rank": groups.rank} if isinstance(facts, RelaxError) else {"facts": facts, **messages}
+    try:
+        gathered = groups.gather(mine)
+    except RuntimeError as error:
+        raise ExchangeError(
+            "RX0602", f"rank {groups.rank}: a worker was lost during attach ({str(error).splitlines()[0][:160]})",
+            "restart the run",
+        ) from error  # fmt: skip
+    if isinstance(facts, RelaxError):
+        raise facts
+    _raise_refusals(gathered)
+    _compare_facts([g["facts"] for g in gathered])
+    _compare_messages(gathered)
+
+
+def _raise_refusals(gathered: Sequence[Mapping[str, Any]]) -> None:
+    for other in gathered:
+        if "refusal" in other:
+            raise ExchangeError("RX0601", f"attach was refused on rank {other['rank']}: {other['refusal']}")
+
+
+def _compare_facts(all_facts: Sequence[Facts]) -> None:
+    first = all_facts[0]
+    for what in first:
+        for rank, facts in enumerate(all_facts):
+            difference = _difference(first[what], facts[what])
+            if difference:
+                raise ExchangeError(
+                    "RX0601", f"the workers differ in {what}: rank 0 has {difference[0]}, rank {rank} has {difference[1]}",
+                    "give every worker the same plan, model and versions",
+                )  # fmt: skip
+
+
+def _difference(left: Any, right: Any) -> tuple[str, str] | None:
+    if left == right:
+        return None
+    if isinstance(left, list):
+        length = max(len(left), len(right))
+        pairs = ((_item(left, i), _item(right, i)) for i in range(length))
+        return next(pair for pair in pairs if pair[0] != pair[1])
+    return str(left), str(right)
+
+
+def _item(items: Sequence[str], index: int) -> str:
+    return items[index] if index < len(items) else "none"
+
+
+def _compare_messages(gathered: Sequence[Mapping[str, Any]]) -> None:
+    for sender, mine in enumerate(gathered):
+        for receiver, theirs in enumerate(gathered):
+            if mine["send"].get(receiver, []) != theirs["receive"].get(sender, []):
+                raise ExchangeError("RX0601", f"ranks {sender} and {receiver} differ in the sizes of their messages")

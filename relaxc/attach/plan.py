@@ -1,0 +1,95 @@
+"""A built plan, ready to attach."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from relaxc.attach.agreement import agree, facts_of, messages_of
+from relaxc.attach.broadcast import broadcast_model
+from relaxc.attach.engine import make_engine
+from relaxc.attach.groups import Groups, make_groups
+from relaxc.attach.parameters import ModelParameters, read_parameters
+from relaxc.attach.relaxed import Relaxed, refuse_attached
+from relaxc.build.plan_files import read_plan, usable_library
+from relaxc.build.runtime import carried_runtime, load_runtime
+from relaxc.errors import ModelError, RelaxError
+from relaxc.manifest import Manifest
+from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`library` holds the kernels (None where nothing is coded); `runtime` is the engine's binary where the plan carries it."""
+
+    manifest: Manifest
+    library: Path | None
+    runtime: Path | None = None
+
+    def attach(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], *,
+        group: dist.ProcessGroup | None = None, scaler: Any = None, timeout: timedelta | float | None = None,
+        check_every: int = 0,
+    ) -> Relaxed:  # fmt: skip
+        """Exchange this model's gradients as the plan says, from the next backward() on.
+
+        Collective: every worker of `group` (default: all processes) calls it. Parameters and buffers become rank 0's.
+        `scaler`: the GradScaler in use. `timeout` (seconds, default 300) bounds every wait. `check_every` K > 0 compares the
+        replicas after every K-th iteration.
+
+        Raise ModelError (RX04) for a model that can't be served, ExchangeError (RX06) where the workers disagree or are not
+        there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
+        """
+        optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        groups = make_groups(group, timeout)
+        read, schedule = self._fit(model, groups, {"check_every": check_every, "scaler": scaler is not None})
+        runtime = load_runtime(self.runtime)
+        broadcast_model(model, groups)
+        running = make_engine(runtime, self.library, self.manifest, read, schedule, groups)
+        return Relaxed(self.manifest, model, read, schedule, groups, running, optimizers, scaler, check_every)
+
+    def _fit(self, model: nn.Module, groups: Groups, settings: dict[str, Any]) -> tuple[ModelParameters, Schedule]:
+        """Fit the plan to the model, and see that all workers did the same."""
+        try:
+            read = read_parameters(model)
+            refuse_attached(read.tensors)
+            _same_parameters(self.manifest, read)
+            schedule = make_schedule(self.manifest, read.parameters, groups.workers, groups.rank)
+        except RelaxError as error:
+            agree(groups, error, {})
+            raise
+        agree(groups, facts_of(self.manifest, model, read, schedule, settings), messages_of(schedule))
+        for body in idle_bodies(self.manifest, schedule.bodies) if groups.rank == 0 else ():
+            warnings.warn(f"`{body.statement}` governs no parameter of this model", stacklevel=3)
+        return read, schedule
+
+
+def _same_parameters(manifest: Manifest, read: ModelParameters) -> None:
+    """A plan made for a model takes that model only."""
+    if manifest.parameters is None:
+        return
+    wanted = [f"{p.name} {p.dtype}{list(p.shape)}" for p in manifest.parameters]
+    found = [f"{p.name} {p.dtype}{list(p.shape)}" for p in read.parameters]
+    for left, right in zip(wanted + ["nothing"] * len(found), found + ["nothing"] * len(wanted), strict=True):
+        if left != right:
+            raise ModelError(
+                "RX0412", f"the plan was made for another model: it has {left} where this one has {right}",
+                "compile it again with this model, or without one",
+            )  # fmt: skip
+
+
+def load(folder: str | Path) -> Plan:
+    """The plan in `folder`, as `relaxc compile -o` wrote it. Raise BuildError (RX05) where it is damaged or another version's."""
+    folder = Path(folder)
+    manifest = read_plan(folder)
+    coded = any(body.exchange.codec for body in manifest.bodies)
+    library = usable_library(folder, manifest) if coded else None
+    return Plan(manifest, library, carried_runtime(folder))

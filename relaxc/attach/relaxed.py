@@ -1,0 +1,170 @@
+"""A plan at work on a model: what `plan.attach` returns."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from relaxc.attach.checkpoint import Checkpoint
+from relaxc.attach.drift import check_replicas
+from relaxc.attach.engine import Running
+from relaxc.attach.failure import Watch
+from relaxc.attach.groups import Groups
+from relaxc.attach.late import HideUnlanded
+from relaxc.attach.parameters import ModelParameters
+from relaxc.errors import ModelError
+from relaxc.manifest import Manifest
+from relaxc.schedule.schedule import Schedule
+
+
+_attached: weakref.WeakSet[nn.Parameter] = weakref.WeakSet()
+"""Parameters that a plan is at work on."""
+
+
+def refuse_attached(tensors: Sequence[nn.Parameter]) -> None:
+    if any(tensor in _attached for tensor in tensors):
+        raise ModelError("RX0411", "a plan is attached to this model already", "call detach() on it first")
+
+
+class Relaxed:
+    """Gradients are exchanged as the plan says, and `.grad` is what it says when backward() returns.
+
+    Made by `plan.attach`. `detach()` removes every hook; the gradients stay where they are.
+    """
+
+    def __init__(
+        self, manifest: Manifest, model: nn.Module, read: ModelParameters, schedule: Schedule, groups: Groups,
+        running: Running, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, check_every: int,
+    ) -> None:  # fmt: skip
+        self._manifest, self._schedule, self._groups = manifest, schedule, groups
+        self._read, self._running, self._check_every = read, running, check_every
+        self._checkpoint = Checkpoint(manifest, schedule, read.parameters, running)
+        self._removable: list[Any] = []
+        self._watch = Watch(groups)
+        self._engine = running.engine
+        if scaler is not None:
+            self._engine.set_loss_scale(scaler.get_scale)
+        elif any(b.delay or b.exchange.feedback != "none" for b in manifest.bodies):
+            self._removable.append(model.register_forward_pre_hook(_warn_of_autocast()))
+        self._hook_optimizers(optimizers)
+        self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen]
+        self._engine.start(self._watch.on_wait, self._watch.on_failure)
+        self._finalizer = weakref.finalize(self, _stop, self._engine)
+        _attached.update(read.tensors)
+
+    def _hook_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        hide = HideUnlanded(self._engine, self._read.tensors)
+        for number, optimizer in enumerate(optimizers):
+            self._removable.append(optimizer.register_step_pre_hook(self._before_step))
+            self._removable.append(optimizer.register_step_pre_hook(hide.before))
+            self._removable.append(optimizer.register_step_post_hook(hide.after))
+            if number == len(optimizers) - 1 and self._check_every:
+                self._removable.append(optimizer.register_step_post_hook(self._after_step))
+
+    def _before_step(self, *_: Any) -> None:
+        name = self._engine.lost()
+        if name:
+            raise ModelError(
+                "RX0409", f"parameter {name} was converted after attach, which drops its hook: gradients were not exchanged",
+                "convert the model (double(), half(), to()) before attach",
+            )  # fmt: skip
+
+    def _after_step(self, *_: Any) -> None:
+        if self._engine.iterations % self._check_every == 0:
+            names = [p.name for p in self._read.parameters]
+            check_replicas(names, self._read.tensors, self._groups, self._engine.iterations)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it backward() only accumulates into `.grad`; the next backward() outside exchanges the sum."""
+        before, self._engine.enabled = self._engine.enabled, False
+        try:
+            yield
+        finally:
+            self._engine.enabled = before
+
+    def state_dict(self) -> dict[str, Any]:
+        """Flat: plain tensors and numbers, keyed by parameter name and rank (attach/checkpoint.py says which)."""
+        return self._checkpoint.state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Of the same number of workers: the same bits as not stopping. Of another: pass the union of all workers' states.
+
+        Raise ExchangeError (RX0606) where `state` is of another plan or model.
+        """
+        self._checkpoint.load(state)
+
+    def stats(self) -> dict[str, float | int]:
+        """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, codecs at work, and
+        exposed, which is what backward() waited. `staleness` counts iterations."""
+        return {
+            **self._engine.counters(),
+            "iterations": self._engine.iterations,
+            "staleness": max((b.delay for b in self._manifest.bodies), default=0),
+            "predicted_bytes_per_iteration": self._schedule.sent_bytes,
+            "predicted_wire_bytes_per_iteration": self._schedule.wire_bytes,
+            "buckets": len(self._schedule.buckets),
+            "workers": self._schedule.workers,
+        }
+
+    def residual_norms(self) -> dict[str, float]:
+        """By parameter, the Euclidean norm of what this worker's encoders have lost and not yet sent."""
+        self._engine.drain()
+        return {
+            p.name: float(sum(t.norm().item() ** 2 for t in (r.worker, r.owner) if t is not None) ** 0.5)
+            for p, r in zip(self._read.parameters, self._running.residuals, strict=True)
+            if r.worker is not None or r.owner is not None
+        }
+
+    def detach(self) -> None:
+        """Finish what is under way, remove every hook and leave the process groups. The model trains on alone."""
+        if not self._finalizer.alive:
+            return
+        self._engine.drain()
+        self._finalizer()
+        for removable in self._removable:
+            removable.remove()
+        _attached.difference_update(self._read.tensors)
+
+
+def _stop(engine: Any) -> None:
+    engine.stop()
+
+
+def _refuse_thawed(name: str, tensor: nn.Parameter) -> Any:
+    """A parameter that was frozen at attach is not exchanged: its gradient must not pass in silence."""
+
+    def refuse(_tensor: torch.Tensor) -> None:
+        raise ModelError(
+            "RX0410", f"parameter {name} was frozen at attach and has a gradient now", "detach and attach again after thawing"
+        )
+
+    tensor.requires_grad_(True)
+    handle = tensor.register_post_accumulate_grad_hook(refuse)
+    tensor.requires_grad_(False)
+    return handle
+
+
+def _warn_of_autocast() -> Any:
+    """Residuals of scaled gradients need the scale: said once, at the first forward under fp16 autocast."""
+    said = False
+
+    def look(module: nn.Module, _inputs: Any) -> None:
+        nonlocal said
+        if said or torch.compiler.is_compiling():
+            return
+        kind = next((p.device.type for p in module.parameters()), "cpu")
+        if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16:
+            said = True
+            warnings.warn(
+                "fp16 autocast with a plan that keeps residuals or delays: pass attach(..., scaler=scaler), so that they "
+                "follow the loss scale", stacklevel=2,
+            )  # fmt: skip
+
+    return look

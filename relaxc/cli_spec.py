@@ -1,0 +1,177 @@
+"""`relaxc check` and `relaxc format`, and what every command that takes a spec is made of.
+
+They are run on each save of a file, so they do without typer: its import and its command table take longer than the
+check itself. argparse comes with Python and takes 6 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from relaxc.usage import UsageError
+
+if TYPE_CHECKING:
+    from relaxc.language.diagnostics import Diagnostic
+    from relaxc.language.source import Source
+    from relaxc.language.spec import Spec
+
+STDIN = "-"
+OK, WRONG_SPEC = 0, 1
+
+T = TypeVar("T")
+
+
+def check(arguments: Sequence[str]) -> int:
+    """Say what is wrong with specs, all at once. Returns the exit status."""
+    parser = _parser("check", "Say what is wrong with specs, all at once.")
+    parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="replace the value of a param")
+    options = parser.parse_args(arguments)
+    sources, settings = [read(name) for name in options.specs], settings_of(options.set)
+    results = [attempt(partial(checked, source, settings)) for source in sources]
+    shown = [d for spec, errors in results for d in (errors if spec is None else spec.warnings)]
+    show(shown, options.json, options.color)
+    if not options.json:
+        sys.stdout.writelines(
+            f"{s.name}: ok\n" for s, (spec, _) in zip(sources, results, strict=True) if spec is not None
+        )
+    return WRONG_SPEC if any(spec is None for spec, _ in results) else OK
+
+
+def format_(arguments: Sequence[str]) -> int:
+    """Print specs in canonical layout, write them back, or name those that differ. Returns the exit status."""
+    options = _format_options(arguments)
+    sources = [read(name) for name in options.specs]
+    results = [attempt(partial(formatted, source)) for source in sources]
+    show([d for _, errors in results for d in errors], options.json, options.color)
+    changed = False
+    for name, source, (text, _) in zip(options.specs, sources, results, strict=True):
+        if text is not None:
+            changed |= deliver(name, source, text, options.check, options.write)
+    broken = any(text is None for text, _ in results)
+    return WRONG_SPEC if broken or (options.check and changed) else OK
+
+
+def _format_options(arguments: Sequence[str]) -> Namespace:
+    parser = _parser("format", "Print specs in canonical layout; comments stay.")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="only name the files that would change; status 1 if any")
+    what.add_argument("--write", "-w", action="store_true", help="write the files back")
+    return parser.parse_args(arguments)
+
+
+def _parser(command: str, description: str) -> ArgumentParser:
+    parser = ArgumentParser(f"relaxc {command}", description=description, allow_abbrev=False)
+    parser.add_argument("specs", nargs="+", metavar="SPEC", help="a spec file; - is standard input")
+    parser.add_argument("--json", action="store_true", help="print diagnostics as JSON on standard output")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
+    return parser
+
+
+# --- what commands are made of
+
+
+def read(name: str) -> Source:
+    """The spec in file `name`; standard input for `-`. Raises UsageError where it can't be read."""
+    from relaxc.language.source import Source, decode
+
+    if name == STDIN:
+        return Source("<stdin>", decode(sys.stdin.buffer.read()))
+    try:
+        return Source.read(Path(name))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"can't read {name!r}: {reason.lower()}") from error
+
+
+def settings_of(written: Sequence[str] | None) -> dict[str, str]:
+    """`--set` options as text by name. Raises UsageError for one without `=`."""
+    settings = {}
+    for setting in written or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--set takes NAME=VALUE, such as --set width=4bit, but got {setting!r}")
+        settings[name.strip()] = value
+    return settings
+
+
+def checked(source: Source, settings: dict[str, str]) -> Spec:
+    from relaxc.language.check import check
+    from relaxc.language.parse import parse
+
+    return check(parse(source), settings)
+
+
+def formatted(source: Source) -> str:
+    from relaxc.language.format import format
+    from relaxc.language.parse import parse
+
+    return format(parse(source))
+
+
+def attempt(make: Callable[[], T]) -> tuple[T | None, tuple[Diagnostic, ...]]:
+    """What `make` returns and no errors, or nothing and the errors of the spec."""
+    from relaxc.language.diagnostics import SpecError
+
+    try:
+        return make(), ()
+    except SpecError as error:
+        return None, error.diagnostics
+
+
+def show(diagnostics: Sequence[Diagnostic], json: bool, color: str) -> None:
+    """Text on standard error, or JSON on standard output."""
+    if not json and not diagnostics:
+        return
+    from relaxc.language import render
+
+    if json:
+        sys.stdout.write(render.render_json(diagnostics))
+    else:
+        sys.stderr.write(render.render_text(diagnostics, colored(color)))
+
+
+def colored(color: str) -> bool:
+    if color == "auto":
+        return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return color == "always"
+
+
+def deliver(name: str, source: Source, text: str, check_only: bool, write: bool) -> bool:
+    """Print, write or only name the formatted text of one file; whether it differs from what was there."""
+    changed = text != source.text
+    if check_only:
+        if changed:
+            sys.stdout.write(f"{source.name}: would change\n")
+    elif write and name != STDIN:
+        if changed:
+            rewrite(Path(name), text)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())
+    return changed
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Replace the file, or leave it as it was. Raises UsageError where it can't be written."""
+    import shutil
+    import tempfile
+
+    target = path.resolve()
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode())
+            shutil.copymode(target, temporary)
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink()
+            raise
+    except OSError as error:
+        raise UsageError(f"can't write {str(path)!r}: {(error.strerror or str(error)).lower()}") from error

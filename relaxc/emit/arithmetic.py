@@ -1,0 +1,92 @@
+"""Expressions of a codec as values of a section. What each means is written down in program/evaluate.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaxc.emit.section import Builder
+from relaxc.program.ir import Apply, Constant, Dither, Expression, Read, Reduce
+
+LONGEST_PRODUCT = 64
+"""A power by a whole constant up to this one is a product; beyond it, and by a fraction, it is the C library's pow."""
+
+PLAIN = {
+    "+": "add", "-": "sub", "*": "mul", "neg": "neg", "sqrt": "sqrt", "abs": "abs", "sign": "sign", "min": "least",
+    "max": "greatest", "round": "round", "floor": "floor", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq",
+    "!=": "ne",
+}  # fmt: skip
+
+
+@dataclass
+class Arithmetic:
+    """`names` binds what is in scope."""
+
+    builder: Builder
+    names: dict[str, int]
+
+    def value(self, e: Expression) -> int:
+        match e:
+            case Constant(value=value):
+                return self.builder.constant(value)
+            case Read(name=name):
+                return self.names[name]
+            case Apply(function=function, arguments=arguments):
+                return self.apply(function, arguments)
+            case Reduce(function=function, argument=argument):
+                return self.reduce(function, self.number(argument))
+            case Dither(argument=argument):
+                return self.builder.add("dither", self.number(argument))
+        raise TypeError(f"{e} in a codec")
+
+    def number(self, e: Expression) -> int:
+        value = self.value(e)
+        return self.builder.add("number", value) if self.builder.values[value].truth else value
+
+    def truth(self, e: Expression) -> int:
+        value = self.value(e)
+        if self.builder.values[value].truth:
+            return value
+        return self.builder.add("ne", value, self.builder.constant(0))
+
+    def apply(self, function: str, arguments: tuple[Expression, ...]) -> int:
+        if function in ("and", "or", "not"):
+            return self.builder.add(function, *map(self.truth, arguments))
+        if function == "where":
+            return self.builder.add("where", self.truth(arguments[0]), *map(self.number, arguments[1:]))
+        if function == "^":
+            return self.power(arguments[0], arguments[1])
+        numbers = [self.number(a) for a in arguments]
+        if function == "/":
+            return self.divide(*numbers)
+        if function == "clamp":
+            return self.builder.add("least", self.builder.add("greatest", *numbers[:2]), numbers[2])
+        return self.builder.add(PLAIN[function], *numbers)
+
+    def divide(self, above: int, below: int) -> int:
+        divisor = self.builder.values[below]
+        return self.builder.add("over" if divisor.op == "constant" and divisor.detail else "divide", above, below)
+
+    def power(self, base: Expression, exponent: Expression) -> int:
+        match exponent:
+            case Constant(value=value) if float(value).is_integer() and abs(value) <= LONGEST_PRODUCT:
+                return self.product(self.number(base), int(value))
+        return self.builder.add("power", self.number(base), self.number(exponent))
+
+    def product(self, base: int, times: int) -> int:
+        result = base if times else self.builder.constant(1)
+        for _ in range(abs(times) - 1):
+            result = self.builder.add("mul", result, base)
+        return result if times >= 0 else self.divide(self.builder.constant(1), result)
+
+    def reduce(self, function: str, value: int) -> int:
+        add = self.builder.add
+        match function:
+            case "min" | "max":
+                return add("guard", add("reduce_nan", value), add(f"reduce_{function}", value))
+            case "sum":
+                return add("reduce_sum", value)
+            case "mean":
+                return add("over", add("reduce_sum", value), add("count"))
+            case "norm":
+                return add("sqrt", add("reduce_sum", add("mul", value, value)))
+        raise TypeError(f"no reduction {function}")

@@ -1,0 +1,310 @@
+"""What a codec means, evaluated as directly as numpy allows: the oracle of the generated kernels.
+
+Independent of emit/: no shared code but the layout and the dither's keys. Where the language leaves a choice that bytes
+depend on, this is the rule:
+
+- x / 0 is 0; min and max of a block with a NaN are NaN, a zero among their results is +0;
+- min(a, b) and max(a, b) of two values are NaN where either is, b where they are equal;
+- clamp(x, a, b) is min(max(x, a), b);
+- a power by a whole constant, up to 64 in size, is repeated multiplication from the left (its reciprocal for a negative
+  one);
+- a comparison is 1 or 0, and a condition is true where it is not 0;
+- a value sent as uint or int is cut off towards 0, clamped to the field's range, and 0 for NaN;
+- a value sent as a float is rounded to nearest even; every NaN is sent as the one quiet NaN without sign or payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relaxc.program.ir import Apply, Codec, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.wire.dither import GOLDEN
+from relaxc.wire.layout import Field, WireType, parts
+from relaxc.wire.sums import LANES
+
+Array = NDArray[Any]
+Keys = tuple[int, int]
+NO_KEYS: Keys = (0, 0)
+
+
+def encode(codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0) -> bytes:
+    """The message of `value` (f32 or f64, one dimension), a run that starts at element `first` of its parameter.
+
+    `first` is a block border; `keys` are wire/dither.parameter_keys.
+    """
+    message = b""
+    with np.errstate(all="ignore"):
+        for rows, start in _blocks(value, codec.layout.block):
+            message += _Blocks(codec, rows.shape, value.dtype, keys, first + start).encode(rows).tobytes()
+    return message
+
+
+def decode(codec: Codec, message: bytes, elements: int, real: Any) -> Array:
+    """The values, of dtype `real` (numpy's float32 or float64), that a receiver of `message` has."""
+    received = np.frombuffer(message, np.uint8)
+    out = np.empty(elements, real)
+    with np.errstate(all="ignore"):
+        for rows, start in _blocks(out, codec.layout.block):
+            at = codec.layout.bytes_of(start, out.itemsize)
+            size = codec.layout.block_bytes(rows.shape[1], out.itemsize) * rows.shape[0]
+            blocks = _Blocks(codec, rows.shape, out.dtype, NO_KEYS, start)
+            rows[:] = blocks.decode(received[at : at + size].reshape(rows.shape[0], -1))
+    return out
+
+
+def round_to(value: Array, dtype: str) -> Array:
+    """`value` (f32 or f64), each element rounded to what a tensor of `dtype` (f32, f16, bf16, f64) can hold."""
+    with np.errstate(all="ignore"):
+        return value.copy() if dtype == "f64" else _rounded(value, dtype)
+
+
+def _blocks(value: Array, block: int) -> list[tuple[Array, int]]:
+    """Views: the whole blocks as rows of a matrix, a short last one as another's; with their first elements."""
+    whole = value.size // block * block
+    cut = [(value[:whole].reshape(-1, block), 0), (value[whole:].reshape(1, -1), whole)]
+    return [(rows, start) for rows, start in cut if rows.size]
+
+
+@dataclass
+class _Blocks:
+    """Blocks of one length, a row each. Names are bound to arrays of shape (blocks, elements) or (blocks, 1)."""
+
+    codec: Codec
+    shape: tuple[int, ...]
+    real: np.dtype[Any]
+    keys: Keys
+    first: int
+
+    def encode(self, rows: Array) -> Array:
+        self.names: dict[str, Array] = {"x": rows}
+        sent: list[Array] = []
+        for step in self.codec.steps:
+            value = self.value(step.value)
+            if isinstance(step, Send):
+                field = self.codec.layout.fields[step.field]
+                value = self.spread(value, field.per_element)
+                sent.append(_written(value, field.wire))
+                value = _sent(value, field.wire)
+            self.names[step.name] = value
+        return np.concatenate(sent, axis=1)
+
+    def decode(self, messages: Array) -> Array:
+        self.names = {}
+        at = 0
+        for step in self.codec.steps:
+            if isinstance(step, Send):
+                field = self.codec.layout.fields[step.field]
+                size = field.wire.bytes_of(self.items(field), self.real.itemsize)
+                self.names[step.name] = _read(messages[:, at : at + size], field.wire, self.items(field), self.real)
+                at += size
+            elif self.receivable(step.value):
+                self.names[step.name] = self.value(step.value)
+            else:
+                self.names.pop(step.name, None)
+        return self.value(self.codec.receive)
+
+    def items(self, field: Field) -> int:
+        return self.shape[1] if field.per_element else 1
+
+    def receivable(self, e: Expression) -> bool:
+        """Whether the receiver can evaluate a let: it reads fields, and lets like it, alone."""
+        match e:
+            case Constant():
+                return True
+            case Read(name=name):
+                return name in self.names
+            case Apply(arguments=arguments):
+                return all(self.receivable(a) for a in arguments)
+        return False
+
+    def spread(self, value: Array, per_element: bool) -> Array:
+        return np.broadcast_to(value, (self.shape[0], self.shape[1] if per_element else 1))
+
+    def value(self, e: Expression) -> Array:
+        match e:
+            case Constant(value=value):
+                return np.full((1, 1), value, self.real)
+            case Read(name=name):
+                return self.names[name]
+            case Apply(function="^", arguments=(base, Constant(value=exponent))) if _short_product(exponent):
+                return _whole_power(self.value(base), int(exponent))
+            case Apply(function=function, arguments=arguments):
+                return _APPLY[function](*map(self.value, arguments)).astype(self.real)
+            case Reduce(function=function, argument=argument):
+                return _REDUCE[function](self.spread(self.value(argument), True))
+            case Dither(argument=argument):
+                return np.asarray(np.floor(self.value(argument) + self.uniform()))
+        raise TypeError(f"{e} in a codec")
+
+    def uniform(self) -> Array:
+        index = np.arange(self.shape[0] * self.shape[1], dtype=np.uint64).reshape(self.shape) + np.uint64(self.first)
+        low, high = index.astype(np.uint32), (index >> np.uint64(32)).astype(np.uint32)
+        key0, key1 = map(np.uint32, self.keys)
+        bits = _mixed(_mixed(low ^ key0) + key1 + high * np.uint32(GOLDEN))
+        return np.asarray((bits >> np.uint32(8)).astype(self.real) * self.real.type(2.0**-24))
+
+
+def _mixed(h: Array) -> Array:
+    """Wellons' lowbias32."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        h = (h ^ (h >> np.uint32(shift))) * np.uint32(factor)
+    return np.asarray(h ^ (h >> np.uint32(16)))
+
+
+# --- arithmetic
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    return np.asarray(np.where(b == 0, 0, a / b))
+
+
+def _short_product(exponent: float) -> bool:
+    return float(exponent).is_integer() and abs(exponent) <= 64
+
+
+def _whole_power(base: Array, exponent: int) -> Array:
+    product = np.ones_like(base)
+    for _ in range(abs(exponent)):
+        product = product * base
+    return product if exponent >= 0 else _quotient(np.ones_like(base), product)
+
+
+def _least(a: Array, b: Array) -> Array:
+    return np.asarray(np.where((a < b) | np.isnan(a), a, b))
+
+
+def _greatest(a: Array, b: Array) -> Array:
+    return np.asarray(np.where((a > b) | np.isnan(a), a, b))
+
+
+_APPLY: dict[str, Callable[..., Array]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": _quotient,
+    "^": np.power,
+    "neg": np.negative,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "where": lambda c, a, b: np.asarray(np.where(c != 0, a, b)),
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "sign": np.sign,
+    "min": _least,
+    "max": _greatest,
+    "clamp": lambda x, low, high: _least(_greatest(x, low), high),
+    "round": np.rint,
+    "floor": np.floor,
+}
+
+
+def _sum(rows: Array) -> Array:
+    lanes = np.zeros((rows.shape[0], LANES), rows.dtype)
+    for start in range(0, rows.shape[1], LANES):
+        part = rows[:, start : start + LANES]
+        lanes[:, : part.shape[1]] += part
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes
+
+
+_REDUCE: dict[str, Callable[[Array], Array]] = {
+    "min": lambda rows: rows.min(axis=1, keepdims=True) + rows.dtype.type(0),
+    "max": lambda rows: rows.max(axis=1, keepdims=True) + rows.dtype.type(0),
+    "sum": _sum,
+    "mean": lambda rows: _sum(rows) / rows.dtype.type(rows.shape[1]),
+    "norm": lambda rows: np.sqrt(_sum(rows * rows)),
+}
+
+
+# --- the wire
+
+
+def _rounded(value: Array, kind: str) -> Array:
+    """To the nearest float of `kind`, ties to even, in the type of `value`."""
+    if kind == "bf16":
+        return _rounded_bf16(value)
+    return value.astype({"f16": np.float16, "f32": np.float32}[kind]).astype(value.dtype)
+
+
+def _rounded_bf16(value: Array) -> Array:
+    """8 significant bits, exponents down to -126 and below that multiples of 2^-133."""
+    exact = value.astype(np.float64)
+    _, exponent = np.frexp(np.where(np.isfinite(exact), exact, 1.0))
+    exponent = np.maximum(exponent - 8, -133)
+    rounded = np.ldexp(np.rint(np.ldexp(exact, -exponent)), exponent)
+    rounded = np.where(np.abs(rounded) >= 2.0**128, np.copysign(np.inf, exact), rounded)
+    return np.where(np.isfinite(exact), rounded, exact).astype(value.dtype)
+
+
+def _sent(value: Array, wire: WireType) -> Array:
+    """What the receiver has."""
+    if wire.bits:
+        return _level(value, wire).astype(value.dtype)
+    return value if wire.kind == "real" else _rounded(value, wire.kind)
+
+
+def _level(value: Array, wire: WireType) -> Array:
+    low, high = (0, 2**wire.bits - 1) if wire.kind == "uint" else (-(2 ** (wire.bits - 1)), 2 ** (wire.bits - 1) - 1)
+    return np.where(np.isnan(value), 0, np.clip(np.trunc(value), low, high)).astype(np.int64)
+
+
+def _written(value: Array, wire: WireType) -> Array:
+    """Bytes, a row for each block."""
+    if wire.bits:
+        return _packed(_level(value, wire) & (2**wire.bits - 1), wire.bits)
+    sent = np.where(np.isnan(value), value.dtype.type(np.nan), _sent(value, wire))
+    if wire.kind == "bf16":
+        return (sent.astype("<f4").view("<u4") >> 16).astype("<u2").view(np.uint8)
+    kind = {"f32": "<f4", "f16": "<f2", "real": f"<f{value.itemsize}"}[wire.kind]
+    return np.ascontiguousarray(sent.astype(kind)).view(np.uint8)
+
+
+def _read(message: Array, wire: WireType, items: int, real: np.dtype[Any]) -> Array:
+    message = np.ascontiguousarray(message)
+    if wire.bits:
+        levels = _unpacked(message, wire.bits, items)
+        negative = (wire.kind == "int") & (levels >= 2 ** (wire.bits - 1))
+        return np.where(negative, levels - 2**wire.bits, levels).astype(real)
+    if wire.kind == "bf16":
+        return (message.view("<u2").astype("<u4") << 16).view("<f4").astype(real)
+    return message.view({"f32": "<f4", "f16": "<f2", "real": f"<f{real.itemsize}"}[wire.kind]).astype(real)
+
+
+def _packed(levels: Array, bits: int) -> Array:
+    """wire/layout.py: element i + k * stride of a part of p bits is in bits k * p and up of byte i."""
+    blocks, items = levels.shape
+    out, shift = [], 0
+    for part in parts(bits):
+        stride = -(-items * part // 8)
+        padded = np.zeros((blocks, 8 // part * stride), np.int64)
+        padded[:, :items] = levels >> shift & (2**part - 1)
+        planes = padded.reshape(blocks, 8 // part, stride)
+        out.append((planes << (part * np.arange(8 // part))[:, None]).sum(axis=1).astype(np.uint8))
+        shift += part
+    return np.concatenate(out, axis=1)
+
+
+def _unpacked(message: Array, bits: int, items: int) -> Array:
+    levels = np.zeros((message.shape[0], items), np.int64)
+    at = shift = 0
+    for part in parts(bits):
+        stride = -(-items * part // 8)
+        plane = message[:, at : at + stride].astype(np.int64)
+        values = np.concatenate([plane >> k * part & (2**part - 1) for k in range(8 // part)], axis=1)
+        levels |= values[:, :items] << shift
+        at, shift = at + stride, shift + part
+    return levels

@@ -1,0 +1,1 @@
+"""Program -> Program. `verify` runs after each; the interpreter agrees before and after."""

@@ -1,0 +1,192 @@
+"""What every program must keep, checked after each pass. A failure is a bug of relaxc, never the user's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from relaxc.program.ir import (
+    After, Apply, Assign, Body, Carried, Constant, Dither, Expression, Let, Mean, Program, Read, Reduce, Statement, Step,
+)  # fmt: skip
+from relaxc.wire.routes import ROUTES, Kernel, Message, Phase, Receive, Route, Run, Send
+
+GIVEN = frozenset({"grad", "weight", "lr", "t", "workers", "rank"})
+WORKERS_TRIED = range(1, 9)
+
+
+class VerifyError(AssertionError):
+    """A pass broke the program."""
+
+
+def verify(program: Program) -> Program:
+    """Return `program`, or raise VerifyError."""
+    places: list[int] = []
+    for body in program.bodies:
+        _names(body)
+        _steps(body)
+        for exchange in _exchanges(body.statements):
+            places.append(exchange.place)
+            if isinstance(exchange, Carried):
+                verify_route(ROUTES[exchange.route], exchange.feedback, exchange.kernels)
+    _require(len(set(places)) == len(places), "two exchanges share a place")
+    _require(all(place % 2 == 0 for place in places), "a place overlaps a re-encoding's")
+    return program
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise VerifyError(what)
+
+
+def _names(body: Body) -> None:
+    known = set(GIVEN)
+
+    def visit(statements: tuple[Statement, ...]) -> None:
+        for statement in statements:
+            match statement:
+                case Let(name=name, value=value):
+                    _require(_reads(value) <= known, f"let {name} reads an unknown name")
+                    _require(name not in known, f"let {name} is a second one")
+                    known.add(name)
+                case Assign(name=name, value=value):
+                    _require(name in known, f"assignment to unknown {name}")
+                    _require(_reads(value) <= known, f"assignment to {name} reads an unknown name")
+                case After(delay=delay, body=inner):
+                    _require(delay >= 1, "an `after` of less than one iteration")
+                    visit(inner)
+
+    visit(body.statements)
+
+
+def _steps(body: Body) -> None:
+    _require(sum(isinstance(s, Step) for s in body.statements) <= 1, "two steps")
+
+
+def _reads(e: Expression) -> set[str]:
+    match e:
+        case Read(name=name):
+            return {name}
+        case Constant():
+            return set()
+        case Apply(arguments=arguments):
+            return set().union(*(_reads(a) for a in arguments))
+        case Reduce(argument=argument) | Dither(argument=argument):
+            return _reads(argument)
+        case Mean(value=value) | Carried(value=value):
+            return _reads(value)
+
+
+def _exchanges(statements: tuple[Statement, ...]) -> Iterator[Mean | Carried]:
+    for statement in statements:
+        match statement:
+            case Let(value=Mean() | Carried() as value) | Assign(value=Mean() | Carried() as value):
+                yield value
+            case After(body=body):
+                yield from _exchanges(body)
+
+
+# --- a route, on symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A value as the sum of what went into it: contributions by worker, and how often it was encoded."""
+
+    contributions: tuple[int, ...]
+    roundings: int
+    averaged: bool
+
+
+@dataclass
+class _Worker:
+    rank: int
+    phases: tuple[Phase, ...]
+    held: dict[tuple[int, Message], Symbol] = field(default_factory=dict)
+    results: dict[int, Symbol] = field(default_factory=dict)
+    made: Counter[int] = field(default_factory=Counter)
+
+
+def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...]) -> None:
+    """For several worker counts: every contribution arrives exactly once at everyone, divided once; all workers hold the
+    same bits; sends and receives pair up; roundings are as stated; what is lost is kept where `feedback` says."""
+    for workers in WORKERS_TRIED:
+        _verify_for(route, feedback, {k.name: k for k in kernels}, workers)
+
+
+def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers: int) -> None:
+    world = [_Worker(rank, route.phases(rank, workers)) for rank in range(workers)]
+    _run(world, kernels)
+    for worker in world:
+        _require(sorted(worker.results) == list(range(workers)), f"{route.name}: a chunk never reaches a worker")
+    for chunk in range(workers):
+        results = {worker.results[chunk] for worker in world}
+        _require(len(results) == 1, f"{route.name}: workers end with different bits")
+        result = results.pop()
+        _require(result.contributions == tuple(range(workers)), f"{route.name}: a contribution is lost or doubled")
+        _require(result.averaged, f"{route.name}: the sum is not divided")
+        _require(result.roundings <= route.roundings(workers), f"{route.name}: too many roundings")
+    _verify_losses(route, feedback, kernels, world)
+
+
+def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], world: list[_Worker]) -> None:
+    """applied + residual = contributed: every kernel that encodes keeps its loss, as far as `feedback` asks."""
+    for worker in world:
+        for phase in worker.phases:
+            for move in phase:
+                if not isinstance(move, Run) or kernels[move.kernel].decodes:
+                    continue
+                kernel = kernels[move.kernel]
+                first = kernel.inputs == "none" and not kernel.averages
+                wanted = feedback == "both" or (feedback == "worker" and first)
+                _require(kernel.residual == wanted, f"{route.name}: {kernel.name} keeps what {feedback} does not say")
+
+
+def _run(world: list[_Worker], kernels: dict[str, Kernel]) -> None:
+    """Execute all workers' moves with mailboxes until none can go on."""
+    mail: dict[tuple[int, int, Message], Symbol] = {}
+    queues = [[move for phase in worker.phases for move in phase] for worker in world]
+    going = True
+    while going:
+        going = False
+        for worker, queue in zip(world, queues, strict=True):
+            while queue and _move(worker, queue[0], kernels, mail):
+                queue.pop(0)
+                going = True
+    _require(not any(queues), "a receive waits for a message that nobody sends")
+    _require(not mail, "a message is sent that nobody receives")
+
+
+def _move(
+    worker: _Worker, move: Run | Send | Receive, kernels: dict[str, Kernel], mail: dict[tuple[int, int, Message], Symbol]
+) -> bool:
+    match move:
+        case Send(message=message, made_by=made_by, peer=peer):
+            key = (worker.rank, peer, message)
+            _require(key not in mail, "a message is sent twice")
+            mail[key] = worker.held[made_by, message]
+        case Receive(message=message, made_by=made_by, peer=peer):
+            key = (peer, worker.rank, message)
+            if key not in mail:
+                return False
+            worker.held[made_by, message] = mail.pop(key)
+        case Run():
+            _kernel(worker, move, kernels[move.kernel])
+    return True
+
+
+def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
+    inputs = [worker.held[key] for key in run.inputs]
+    if kernel.decodes:
+        _require(run.chunk not in worker.results, "a chunk is decoded twice")
+        worker.results[run.chunk] = inputs[0]
+        return
+    contributions = Counter(c for symbol in inputs for c in symbol.contributions)
+    if kernel.tensor:
+        contributions[worker.rank] += 1
+    _require(all(count == 1 for count in contributions.values()), "a contribution is added twice")
+    _require(not any(s.averaged for s in inputs), "a mean is summed again")
+    rounding = 1 + max((s.roundings for s in inputs), default=0)
+    _require(run.output is not None, "a kernel that encodes has no message to encode into")
+    assert run.output is not None
+    worker.held[worker.rank, run.output] = Symbol(tuple(sorted(contributions)), rounding, kernel.averages)

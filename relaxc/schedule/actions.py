@@ -1,0 +1,87 @@
+"""The actions of one worker for one piece: its route's moves, bound to buffers, bytes and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from relaxc.schedule.pieces import Chunk, Range, chunk_bytes
+from relaxc.wire.layout import Layout
+from relaxc.wire.routes import Kernel, Message, Move, Receive, Route, Run, Send
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`kind` is run, send or receive. Buffers are numbered within the piece; -1 stands for none."""
+
+    kind: str
+    kernel: Kernel | None = None
+    ranges: tuple[Range, ...] = ()
+    inputs: tuple[int, ...] = ()
+    buffer: int = -1
+    peer: int = -1
+    tag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`buffers` are sizes in bytes."""
+
+    bucket: int
+    buffers: tuple[int, ...]
+    phases: tuple[tuple[Action, ...], ...]
+
+    @property
+    def sent(self) -> int:
+        return sum(self.buffers[a.buffer] for phase in self.phases for a in phase if a.kind == "send")
+
+
+def bind(
+    route: Route, kernels: Sequence[Kernel], chunks: Sequence[Chunk], layout: Layout, real_bytes: int,
+    rank: int, first_tag: int, bucket: int,
+) -> Piece:  # fmt: skip
+    """Bind `route`'s phases for this rank. Moves on an empty chunk fall away, on all workers alike."""
+    binding = _Binding({k.name: k for k in kernels}, chunks, layout, real_bytes, rank, first_tag)
+    phases = (tuple(binding.action(m) for m in phase if binding.counts(m)) for phase in route.phases(rank, len(chunks)))
+    kept = tuple(phase for phase in phases if phase)
+    return Piece(bucket, tuple(binding.sizes), kept)
+
+
+@dataclass
+class _Binding:
+    kernels: dict[str, Kernel]
+    chunks: Sequence[Chunk]
+    layout: Layout
+    real_bytes: int
+    rank: int
+    first_tag: int
+    sizes: list[int] = field(default_factory=list)
+    held: dict[tuple[int, Message], int] = field(default_factory=dict)
+
+    def bytes_of(self, chunk: int) -> int:
+        return chunk_bytes(self.chunks[chunk], self.layout, self.real_bytes)
+
+    def counts(self, move: Move) -> bool:
+        return self.bytes_of(move.chunk if isinstance(move, Run) else move.message.chunk) > 0
+
+    def buffer(self, made_by: int, message: Message) -> int:
+        key = (made_by, message)
+        if key not in self.held:
+            self.held[key] = len(self.sizes)
+            self.sizes.append(self.bytes_of(message.chunk))
+        return self.held[key]
+
+    def action(self, move: Move) -> Action:
+        match move:
+            case Run(kernel=kernel, chunk=chunk, inputs=inputs, output=output):
+                taken = tuple(self.buffer(*key) for key in inputs)
+                made = -1 if output is None else self.buffer(self.rank, output)
+                return Action("run", self.kernels[kernel], self.chunks[chunk], taken, made)
+            case Send(message=message, made_by=made_by, peer=peer):
+                return Action("send", buffer=self.buffer(made_by, message), peer=peer, tag=self.tag(message))
+            case Receive(message=message, made_by=made_by, peer=peer):
+                return Action("receive", buffer=self.buffer(made_by, message), peer=peer, tag=self.tag(message))
+
+    def tag(self, message: Message) -> int:
+        return self.first_tag + message.leg
+

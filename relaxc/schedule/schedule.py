@@ -1,0 +1,112 @@
+"""A plan fitted to a model, a number of workers and one of them: buckets, pieces, actions, and what they will send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaxc.errors import ModelError
+from relaxc.manifest import BodyPlan, CodecPlan, Manifest
+from relaxc.schedule.actions import Piece, bind
+from relaxc.schedule.buckets import Bucket, cut_buckets
+from relaxc.wire.parameters import Parameter
+from relaxc.schedule.pieces import cut_pieces
+from relaxc.wire.selection import assign
+from relaxc.wire.layout import Field, Layout, WireType
+from relaxc.wire.ownership import owned
+from relaxc.wire.routes import ROUTES
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`bodies[i]` governs parameter i. Pieces are in the order in which they leave; a dense bucket has none.
+
+    `census` says whether workers tell each other which parameters had a gradient (with one worker there is no one to tell).
+    """
+
+    workers: int
+    rank: int
+    bodies: tuple[int, ...]
+    buckets: tuple[Bucket, ...]
+    pieces: tuple[Piece, ...]
+    dense_bytes: tuple[int, ...]
+    census: bool
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that this worker hands to c10d in one iteration: messages sent, and buffers all-reduced."""
+        return sum(p.sent for p in self.pieces) + self.all_reduced_bytes
+
+    @property
+    def all_reduced_bytes(self) -> int:
+        return sum(self.dense_bytes) + (len(self.bodies) if self.census else 0)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Payload that leaves this worker in one iteration: an all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
+        reduced = 2 * (self.workers - 1) * self.all_reduced_bytes // self.workers
+        return sum(p.sent for p in self.pieces) + reduced
+
+
+def layout_of(codec: CodecPlan) -> Layout:
+    return Layout(codec.block, tuple(Field(f.name, WireType(f.kind, f.bits), f.per_element) for f in codec.fields))
+
+
+def govern(manifest: Manifest, parameters: Sequence[Parameter]) -> tuple[int, ...]:
+    """The body of each parameter. Raise ModelError (RX0401) where a parameter has none."""
+    found = assign([body.selector for body in manifest.bodies], parameters)
+    missing = [p.name for p, body in zip(parameters, found, strict=True) if body is None]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ModelError(
+            "RX0401",
+            f"no statement of {manifest.spec} governs parameter {missing[0]}{more}",
+            "end the spec with a statement that has no selector, such as `relax gradients`",
+        )
+    return tuple(body for body in found if body is not None)
+
+
+def idle_bodies(manifest: Manifest, bodies: Sequence[int]) -> list[BodyPlan]:
+    """Statements that govern none of the model's parameters."""
+    used = set(bodies)
+    return [body for number, body in enumerate(manifest.bodies) if number not in used]
+
+
+def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: int, rank: int) -> Schedule:
+    bodies = govern(manifest, parameters)
+    buckets = cut_buckets(parameters, bodies, manifest.first_bucket_bytes, manifest.bucket_bytes)
+    pieces: list[Piece] = []
+    dense: list[int] = []
+    tag = 0
+    for number, bucket in enumerate(buckets):
+        members = [parameters[p] for p in bucket.parameters]
+        exchange = manifest.bodies[bucket.body].exchange
+        if exchange.codec is None:
+            dense.append(sum(p.bytes for p in members))
+            continue
+        layout, route = layout_of(exchange.codec), ROUTES[exchange.route]
+        kernels = route.kernels(exchange.feedback)
+        for chunks in cut_pieces(members, layout, workers, manifest.piece_bytes):
+            piece = bind(route, kernels, chunks, layout, members[0].real_bytes, rank, tag, number)
+            tag += route.legs(workers)
+            pieces.append(piece)
+    return Schedule(workers, rank, bodies, buckets, tuple(pieces), tuple(dense), workers > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Elements of residual that a worker keeps for a parameter: its own (all of them or none), and the owner's range."""
+
+    worker: int
+    owner: tuple[int, int]
+
+
+def residual_of(body: BodyPlan, parameter: Parameter, workers: int, rank: int) -> Memory:
+    exchange = body.exchange
+    if exchange.codec is None or exchange.feedback == "none":
+        return Memory(0, (0, 0))
+    kernels = ROUTES[exchange.route].kernels(exchange.feedback)
+    mine = any(k.residual and not k.owner for k in kernels)
+    theirs = any(k.residual and k.owner for k in kernels)
+    share = owned(parameter.number, parameter.elements, exchange.codec.block, workers)[rank]
+    return Memory(parameter.elements if mine else 0, share if theirs else (0, 0))

@@ -1,0 +1,60 @@
+"""Where the fields of a code stand in a message.
+
+A message is a run of blocks without padding. A block of n elements holds the fields of its codec in text order: a field
+per block takes one item; a field per element takes n items. Items of b bits are packed by planes: b is split into powers
+of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into bits k*p.. of byte i, with
+stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width from 1 to 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FLOAT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class WireType:
+    """`kind` is f32, f16, bf16, real, uint or int; `real` is the type that the tensor's arithmetic uses (f32, or f64 for
+    f64 tensors). `bits` is 1..8 for uint and int, 0 otherwise."""
+
+    kind: str
+    bits: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.bits})" if self.bits else self.kind
+
+    def bytes_of(self, items: int, real_bytes: int) -> int:
+        if self.bits:
+            return sum(-(-items * part // 8) for part in parts(self.bits))
+        return items * (real_bytes if self.kind == "real" else FLOAT_BYTES[self.kind])
+
+
+def parts(bits: int) -> Iterator[int]:
+    """The powers of two that `bits` is made of, lowest first: 7 -> 1, 2, 4."""
+    return (1 << k for k in range(4) if bits >> k & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    wire: WireType
+    per_element: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a codec and its block size in elements (for a codec without `per`, any size gives the same bytes)."""
+
+    block: int
+    fields: tuple[Field, ...]
+
+    def block_bytes(self, elements: int, real_bytes: int = 4) -> int:
+        return sum(f.wire.bytes_of(elements if f.per_element else 1, real_bytes) for f in self.fields)
+
+    def bytes_of(self, elements: int, real_bytes: int = 4) -> int:
+        """Bytes of one run of `elements` that starts at a block border."""
+        whole, rest = divmod(elements, self.block)
+        size = whole * self.block_bytes(self.block, real_bytes)
+        return size + (self.block_bytes(rest, real_bytes) if rest else 0)

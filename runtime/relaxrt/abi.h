@@ -1,0 +1,27 @@
+// The C ABI between the runtime and a plan's generated kernels. No torch header is reachable from here.
+#pragma once
+#include <cstdint>
+
+extern "C" {
+
+// A run of whole blocks of one parameter (the last block may be short).
+struct relaxrt_segment {
+  void* tensor;        // first element, in the tensor's own type; null where the kernel touches no tensor
+  void* residual;      // first element, in the arithmetic type (f32, or f64 for f64 tensors); null without residual
+  int64_t elements;
+  uint64_t first;      // index of the first element in its parameter: the dither's counter
+  uint32_t parameter;  // number of the parameter in the plan: the dither's key
+};
+
+struct relaxrt_call {
+  const uint8_t* const* inputs;  // messages, each laid out as the output is
+  int64_t number_of_inputs;
+  uint8_t* output;               // null where the kernel decodes into the tensor
+  int64_t workers;
+  uint64_t key;                  // wire/dither.py: message_key(seed, iteration, place, worker)
+};
+
+// Every generated kernel has this type. Segments follow one another in the messages without padding.
+typedef void (*relaxrt_kernel)(const relaxrt_segment* segments, int64_t number_of_segments, const relaxrt_call* call);
+
+}

@@ -1,0 +1,47 @@
+// The functions of codec expressions; relaxc/program/evaluate.py says what each means.
+#pragma once
+#include "bits.h"
+
+namespace relaxrt {
+
+RELAXRT_INLINE float sqrt(float v) { return __builtin_sqrtf(v); }
+RELAXRT_INLINE double sqrt(double v) { return __builtin_sqrt(v); }
+RELAXRT_INLINE float abs(float v) { return __builtin_fabsf(v); }
+RELAXRT_INLINE double abs(double v) { return __builtin_fabs(v); }
+RELAXRT_INLINE float floor(float v) { return __builtin_floorf(v); }
+RELAXRT_INLINE double floor(double v) { return __builtin_floor(v); }
+RELAXRT_INLINE float trunc(float v) { return __builtin_truncf(v); }
+RELAXRT_INLINE double trunc(double v) { return __builtin_trunc(v); }
+RELAXRT_INLINE float power(float a, float b) { return __builtin_powf(a, b); }
+RELAXRT_INLINE double power(double a, double b) { return __builtin_pow(a, b); }
+
+// Half to even, in the default rounding mode.
+RELAXRT_INLINE float round(float v) { return __builtin_nearbyintf(v); }
+RELAXRT_INLINE double round(double v) { return __builtin_nearbyint(v); }
+
+template <class Real>
+RELAXRT_INLINE Real divide(Real a, Real b) {
+  return b == 0 ? Real(0) : a / b;
+}
+
+template <class Real>
+RELAXRT_INLINE Real sign(Real v) {
+  return v > 0 ? Real(1) : v < 0 ? Real(-1) : v + Real(0);
+}
+
+template <class Real>
+RELAXRT_INLINE Real least(Real a, Real b) {
+  return (a < b) | (a != a) ? a : b;
+}
+
+template <class Real>
+RELAXRT_INLINE Real greatest(Real a, Real b) {
+  return (a > b) | (a != a) ? a : b;
+}
+
+template <class Real>
+RELAXRT_INLINE bool finite(Real v) {
+  return abs(v) < infinity<Real>();
+}
+
+}  // namespace relaxrt

@@ -1,0 +1,64 @@
+// Floats as their bits, and loads and stores at any address. No C header: <cmath> alone would take a third of a second.
+#pragma once
+#include <cstdint>
+
+#include "inline.h"
+
+namespace relaxrt {
+
+typedef float __attribute__((aligned(1), may_alias)) float_anywhere;
+typedef double __attribute__((aligned(1), may_alias)) double_anywhere;
+typedef uint16_t __attribute__((aligned(1), may_alias)) uint16_anywhere;
+
+template <class Real>
+struct anywhere;
+template <>
+struct anywhere<float> {
+  typedef float_anywhere type;
+};
+template <>
+struct anywhere<double> {
+  typedef double_anywhere type;
+};
+
+RELAXRT_INLINE int32_t bits_of(float v) {
+  int32_t b;
+  __builtin_memcpy(&b, &v, sizeof b);
+  return b;
+}
+
+RELAXRT_INLINE int64_t bits_of(double v) {
+  int64_t b;
+  __builtin_memcpy(&b, &v, sizeof b);
+  return b;
+}
+
+RELAXRT_INLINE float from_bits(int32_t b) {
+  float v;
+  __builtin_memcpy(&v, &b, sizeof v);
+  return v;
+}
+
+RELAXRT_INLINE double from_bits(int64_t b) {
+  double v;
+  __builtin_memcpy(&v, &b, sizeof v);
+  return v;
+}
+
+template <class Real>
+RELAXRT_INLINE Real infinity() {
+  return Real(__builtin_inf());
+}
+
+// The one NaN that messages carry: quiet, no sign, no payload, whatever the processor's own is.
+template <class Real>
+RELAXRT_INLINE Real nan() {
+  return Real(__builtin_nan(""));
+}
+
+template <class Real>
+RELAXRT_INLINE Real one_nan(Real v) {
+  return v == v ? v : nan<Real>();
+}
+
+}  // namespace relaxrt

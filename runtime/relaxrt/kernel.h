@@ -1,0 +1,10 @@
+// All that a generated file includes.
+#pragma once
+#include "abi.h"
+#include "ahead.h"
+#include "arithmetic.h"
+#include "dither.h"
+#include "level.h"
+#include "narrow.h"
+#include "pack.h"
+#include "reduce.h"

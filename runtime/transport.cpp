@@ -1,0 +1,80 @@
+// The only translation unit that includes c10d. Methods of Backend are called, those of ProcessGroup being partly deprecated.
+#include "c10d_transport.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace relaxc {
+namespace {
+
+class Message final : public Transfer {
+ public:
+  explicit Message(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+  bool wait(int) override {
+    if (!work_->wait()) throw std::runtime_error("aborted");
+    return true;
+  }
+  void abort() override { work_->abort(); }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+class Collective final : public Transfer {
+ public:
+  explicit Collective(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+  bool wait(int ms) override {
+    try {
+      work_->wait(std::chrono::milliseconds(ms));
+    } catch (const std::exception&) {
+      if (!work_->isCompleted()) return false;  // the slice ended, not the work
+      throw;
+    }
+    return true;
+  }
+  void abort() override {}
+
+ private:
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+class C10dTransport final : public Transport {
+ public:
+  explicit C10dTransport(c10::intrusive_ptr<c10d::ProcessGroup> group)
+      : group_(std::move(group)), backend_(group_->getBackend(c10::DeviceType::CPU)) {}
+
+  std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) override {
+    std::vector<at::Tensor> tensors{bytes};
+    return std::make_unique<Message>(backend_->send(tensors, peer, tag));
+  }
+
+  std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) override {
+    std::vector<at::Tensor> tensors{bytes};
+    return std::make_unique<Message>(backend_->recv(tensors, peer, tag));
+  }
+
+  std::unique_ptr<Transfer> all_reduce(const at::Tensor& values, Sum how) override {
+    std::vector<at::Tensor> tensors{values};
+    c10d::AllreduceOptions options;
+    options.reduceOp = how == Sum::add ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
+    return std::make_unique<Collective>(backend_->allreduce(tensors, options));
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> c10d_transport(c10::intrusive_ptr<c10d::ProcessGroup> group) {
+  return std::make_unique<C10dTransport>(std::move(group));
+}
+
+}  // namespace relaxc

@@ -1,0 +1,31 @@
+// What the engine needs of c10d: tagged messages between two workers and sums over all. Only transport.cpp sees c10d.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace relaxc {
+
+// One message or collective under way. Its buffers stay in use until wait() returned or threw.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // True when complete; false where it may be waited for again. A message is waited for to its end, which abort() brings
+  // about; a collective can't be aborted, so it is waited for in slices of `ms`. Throws std::exception where the transfer
+  // failed or the group's timeout passed.
+  virtual bool wait(int ms) = 0;
+  virtual void abort() = 0;
+};
+
+enum class Sum { add, either };  // either: the larger byte, which is `or` for flags
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) = 0;
+  virtual std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) = 0;
+  virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values, Sum how) = 0;
+};
+
+}  // namespace relaxc

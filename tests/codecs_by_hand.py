@@ -1,0 +1,93 @@
+"""The codecs of specs/codecs/ as ir.Codec, written out by hand, so that tests of kernels need no parser."""
+
+from __future__ import annotations
+
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.wire.layout import Field, Layout, WireType
+
+X = Read("x")
+F32 = WireType("f32")
+
+
+def apply(function: str, *arguments: Expression | float) -> Apply:
+    return Apply(function, tuple(Constant(float(a)) if isinstance(a, (int, float)) else a for a in arguments))
+
+
+def cast(kind: str) -> Codec:
+    """fp16, bf16, f32, and with `real` the exact codec."""
+    return Codec(kind, Layout(512, (Field("value", WireType(kind), True),)), (Send(0, "value", X),), Read("value"), False)
+
+
+def rounded(value: Expression, stochastic: bool) -> Expression:
+    return Dither(value) if stochastic else apply("round", value)
+
+
+def minmax(bits: int, block: int = 512, stochastic: bool = False) -> Codec:
+    level = rounded(apply("/", apply("-", X, Read("low")), Read("scale")), stochastic)
+    fields = (Field("low", F32, False), Field("scale", F32, False), Field("level", WireType("uint", bits), True))
+    steps = (
+        Send(0, "low", Reduce("min", X)),
+        Send(1, "scale", apply("/", apply("-", Reduce("max", X), Read("low")), 2**bits - 1)),
+        Send(2, "level", level),
+    )
+    receive = apply("+", Read("low"), apply("*", Read("level"), Read("scale")))
+    return Codec(f"minmax({bits}, {block}, {stochastic})", Layout(block, fields), steps, receive, stochastic)
+
+
+def absmax(bits: int, block: int = 512, stochastic: bool = False) -> Codec:
+    fields = (Field("scale", F32, False), Field("level", WireType("int", bits), True))
+    steps = (
+        Send(0, "scale", apply("/", Reduce("max", apply("abs", X)), 2 ** (bits - 1) - 1)),
+        Send(1, "level", rounded(apply("/", X, Read("scale")), stochastic)),
+    )
+    receive = apply("*", Read("level"), Read("scale"))
+    return Codec(f"absmax({bits}, {block}, {stochastic})", Layout(block, fields), steps, receive, stochastic)
+
+
+def onebit(block: int = 2048) -> Codec:
+    fields = (Field("scale", F32, False), Field("positive", WireType("uint", 1), True))
+    steps = (
+        CodecLet("scale", Reduce("mean", apply("abs", X))),
+        Send(0, "scale", Read("scale")),
+        Send(1, "positive", apply("where", apply(">=", X, 0), 1, 0)),
+    )
+    receive = apply("*", Read("scale"), apply("-", apply("*", 2, Read("positive")), 1))
+    return Codec(f"onebit({block})", Layout(block, fields), steps, receive, False)
+
+
+def qsgd(bits: int, block: int = 512) -> Codec:
+    top = 2.0 ** (bits - 1) - 1
+    fields = (Field("size", F32, False), Field("level", WireType("int", bits), True))
+    steps = (
+        CodecLet("size", Reduce("norm", X)),
+        Send(0, "size", Read("size")),
+        Send(1, "level", Dither(apply("*", apply("/", X, Read("size")), top))),
+    )
+    receive = apply("/", apply("*", Read("size"), Read("level")), top)
+    return Codec(f"qsgd({bits}, {block})", Layout(block, fields), steps, receive, True)
+
+
+def everything(block: int = 37) -> Codec:
+    """A codec that no one would use and that has what the others have not: two reductions one after the other, a field of
+    7 bits, an f16 and a bf16 per element, a bit per block, lets on both sides, and most functions."""
+    fields = (
+        Field("centre", WireType("bf16"), False),
+        Field("wide", WireType("uint", 1), False),
+        Field("level", WireType("uint", 7), True),
+        Field("left", WireType("f16"), True),
+        Field("sign", WireType("int", 3), True),
+    )
+    spread = apply("sqrt", Reduce("sum", apply("^", Read("about"), 2)))
+    bent = apply("clamp", apply("/", Read("about"), Read("spread")), -1.5, apply("max", Read("spread"), 0.25))
+    steps = (
+        Send(0, "centre", Reduce("mean", X)),
+        CodecLet("about", apply("-", X, Read("centre"))),
+        CodecLet("spread", spread),
+        Send(1, "wide", apply(">", Read("spread"), 1)),
+        CodecLet("room", apply("where", Read("wide"), 96, 100.5)),
+        Send(2, "level", apply("+", apply("floor", apply("*", bent, 31)), 64)),
+        Send(3, "left", apply("min", apply("neg", Read("about")), apply("^", Read("about"), -3))),
+        Send(4, "sign", apply("*", apply("sign", Read("about")), apply("and", apply("!=", X, 1), apply("not", Read("wide"))))),
+    )
+    receive = apply("+", apply("*", Read("room"), Read("level")), apply("-", Read("left"), Read("sign")))
+    return Codec(f"everything({block})", Layout(block, fields), steps, receive, False)

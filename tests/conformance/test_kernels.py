@@ -1,0 +1,162 @@
+"""Generated kernels against the oracle: the same bytes on the wire, the same bits in residuals and tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import codecs_by_hand as codecs
+import numpy as np
+import pytest
+from kernel_calls import Array, Segment, expected, measured, real_of, to_bits
+
+from relaxc import resources
+from relaxc.build.kernels import build_kernels
+from relaxc.emit.cpu import emit_kernels
+from relaxc.emit.fuse import build_kernel
+from relaxc.program import evaluate
+from relaxc.program.ir import Codec
+from relaxc.wire.routes import Kernel
+
+WORKERS = 3
+LENGTHS = (0, 1, 7, 511, 512, 513, 1511)
+DTYPES = ("f32", "f16", "bf16", "f64")
+KERNELS = [
+    Kernel("contribute", "none", tensor=True, averages=False, residual=False, owner=False),
+    Kernel("contribute_kept", "none", tensor=True, averages=False, residual=True, owner=False),
+    Kernel("combine", "all", tensor=False, averages=True, residual=False, owner=True),
+    Kernel("combine_kept", "all", tensor=False, averages=True, residual=True, owner=True),
+    Kernel("hop_kept", "one", tensor=True, averages=False, residual=True, owner=False),
+    Kernel("finish_kept", "one", tensor=True, averages=True, residual=True, owner=True),
+    Kernel("finish", "one", tensor=True, averages=True, residual=False, owner=True),
+    Kernel("spread", "one", tensor=False, averages=False, residual=False, owner=False, decodes=True),
+]
+FULL = [
+    codecs.cast("f16"), codecs.cast("bf16"), codecs.cast("real"), codecs.minmax(8), codecs.absmax(4), codecs.onebit(512),
+]  # fmt: skip
+"""With every kernel, and every type twice; the others with a rotating choice of both, so that compiling stays short."""
+MORE = [
+    *itertools.starmap(codecs.minmax, itertools.product((2, 4, 8), (1, 7, 32, 512, 1000), (False, True))),
+    *itertools.starmap(codecs.absmax, itertools.product((2, 4, 8), (1, 7, 32, 512, 1000), (False, True))),
+    codecs.onebit(7), codecs.onebit(2048), codecs.onebit(70000), codecs.qsgd(3), codecs.qsgd(6, 100), codecs.cast("f32"),
+    codecs.minmax(1), codecs.minmax(3), codecs.minmax(5, 64), codecs.minmax(6), codecs.minmax(7), codecs.absmax(7, 33),
+]  # fmt: skip
+Case = tuple[Codec, Kernel, str]
+CASES: list[Case] = [
+    *((codec, kernel, DTYPES[(n + k) % 4]) for n, codec in enumerate(FULL) for k, kernel in enumerate(KERNELS)),
+    *((codec, KERNELS[(n * 3 + n // 8) % 8], DTYPES[n // 2 % 4]) for n, codec in enumerate(MORE)),
+    *((codecs.everything(), KERNELS[k], dtype) for k, dtype in ((1, "f32"), (3, "f16"), (4, "f64"), (7, "bf16"))),
+    (codecs.minmax(8), KERNELS[1], "f32"),
+]
+
+
+def _chunks(count: int) -> Iterator[list[tuple[str, Case]]]:
+    named = [(f"kernel_{n}", case) for n, case in enumerate(CASES)]
+    yield from (named[k::count] for k in range(count))
+
+
+@pytest.fixture(scope="session")
+def functions() -> dict[str, Any]:
+    """All kernels, compiled by two compilers at once, or found in the cache."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ on this machine")
+    chunks = list(_chunks(2))
+    sources = [emit_kernels([build_kernel(symbol, *case) for symbol, case in chunk]) for chunk in chunks]
+    with ThreadPoolExecutor(2) as compilers:
+        libraries = [ctypes.CDLL(str(path)) for path in compilers.map(build_kernels, sources)]
+    return {symbol: lib[symbol] for lib, chunk in zip(libraries, chunks, strict=True) for symbol, _ in chunk}
+
+
+KINDS = ("normal", "nan", "inf", "both infs", "denormal", "1e20", "1e-12", "outlier", "zeros", "constant", "huge")
+
+
+def data(kind: str, n: int, real: Any, rng: np.random.Generator) -> Array:
+    x = rng.standard_normal(n).astype(real)
+    if n == 0:
+        return x
+    match kind:
+        case "normal":
+            x[::5] = -0.0  # in the residual too, so that some sums are -0
+        case "nan":
+            x[n // 2] = np.nan
+        case "inf":
+            x[n // 3] = np.inf
+        case "both infs":
+            x[n // 2], x[0] = np.inf, -np.inf
+        case "denormal":
+            x *= real(1e-41 if real is np.float32 else 1e-310)
+        case "1e20" | "1e-12":
+            x *= real(float(kind))
+        case "outlier":
+            x[-1] = 1e6
+        case "zeros":
+            x = np.copysign(real(0), x)
+        case "constant":
+            x[:] = 0.1
+        case "huge":
+            x = np.sign(x) * np.finfo(real).max
+    return x
+
+
+def _segments(codec: Codec, kernel: Kernel, dtype: str, seed: int) -> list[Segment]:
+    """Every length and every kind of data once or more, paired differently for each case."""
+    rng, real = np.random.default_rng(seed), real_of(dtype)
+    inputs = {"none": 0, "one": 1, "all": WORKERS}[kernel.inputs]
+    block = codec.layout.block
+    out = []
+    for k, kind in enumerate(KINDS):
+        n = LENGTHS[(seed + k) % len(LENGTHS)]
+        first = (k % 3) * block + (2**32 // block * block if k % 4 == 1 else 0)
+        with np.errstate(all="ignore"):
+            tensor = to_bits(data(kind, n, real, rng), dtype)
+            residual = data("normal", n, real, rng) * real(1e-2)
+            received = [data(kind if w == 1 else "normal", n, real, rng) for w in range(inputs)]
+        out.append(Segment(tensor, residual, received, first, parameter=k))
+    return out
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Bit for bit, any NaN being any other."""
+    unsigned = np.dtype(f"u{a.itemsize}")
+    return bool(((a.view(unsigned) == b.view(unsigned)) | (np.isnan(a) & np.isnan(b))).all())
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{c.text}-{k.name}-{d}" for c, k, d in CASES])
+def test_kernel_equals_oracle(number: int, functions: dict[str, Any]) -> None:
+    codec, kernel, dtype = CASES[number]
+    segments = _segments(codec, kernel, dtype, seed=number)
+    wanted = [expected(codec, kernel, dtype, s, WORKERS) for s in segments]
+    message, tensors, residuals = measured(functions[f"kernel_{number}"], codec, kernel, dtype, segments, WORKERS)
+    assert message == b"".join(w[0] for w in wanted)
+    assert all(_same(t, w[1]) for t, w in zip(tensors, wanted, strict=True))
+    assert all(_same(r, w[2]) for r, w in zip(residuals, wanted, strict=True))
+
+
+def test_generated_code_includes_relaxrt_only() -> None:
+    source = emit_kernels([build_kernel("k", codecs.everything(), kernel, "f16") for kernel in KERNELS[:1]])
+    headers = "".join(path.read_text() for path in Path(resources.folder("runtime"), "relaxrt").glob("*.h"))
+    assert re.findall(r"#include (.*)", source) == ['"relaxrt/kernel.h"']
+    assert {i for i in re.findall(r"#include (.*)", headers) if not re.fullmatch(r'"\w+\.h"', i)} == {"<cstdint>"}
+
+
+def test_no_kernel_makes_a_residual_non_finite(functions: dict[str, Any]) -> None:
+    for number, (codec, kernel, dtype) in enumerate(CASES):
+        if kernel.residual:
+            segments = _segments(codec, kernel, dtype, seed=number)
+            _, _, residuals = measured(functions[f"kernel_{number}"], codec, kernel, dtype, segments, WORKERS)
+            assert all(np.isfinite(r).all() for r in residuals)
+
+
+def test_a_non_finite_block_decodes_non_finite() -> None:
+    for codec in (codecs.minmax(8, 32), codecs.absmax(4, 32), codecs.onebit(32), codecs.cast("f16")):
+        for bad in (np.nan, np.inf, -np.inf):
+            x = np.ones(32, np.float32)
+            x[5] = bad
+            decoded = evaluate.decode(codec, evaluate.encode(codec, x), 32, np.float32)
+            assert not np.isfinite(decoded[5])

@@ -1,0 +1,164 @@
+"""What specs mean: every default filled in. Mistakes are in tests/diagnostics/."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaxc.language import library, syntax
+from relaxc.language.check import check
+from relaxc.language.diagnostics import SpecError
+from relaxc.language.format import expression
+from relaxc.language.parse import parse
+from relaxc.language.source import Source
+from relaxc.language.spec import Feedback, Relaxation, Route, Spec
+
+
+def spec(text: str, **settings: str) -> Spec:
+    return check(parse(Source("t.relax", text)), settings)
+
+
+def only(clauses: str) -> Relaxation:
+    (relaxation,) = spec(f"relax gradients {{ {clauses} }}").relaxations
+    return relaxation
+
+
+def test_defaults() -> None:
+    (r,) = spec("relax gradients").relaxations
+    assert (r.selector, r.codec, r.feedback, r.delay, r.route) == (None, None, Feedback.NONE, 0, Route.ALL)
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("8bit", "minmax(bits = 8, block = 512, rounding = nearest)"),
+        ("4bit", "minmax(bits = 4, block = 512, rounding = nearest)"),
+        ("2bit", "minmax(bits = 2, block = 512, rounding = nearest)"),
+        ("1bit", "onebit(block = 2048)"),
+        ("fp16", "fp16"),
+        ("bf16", "bf16"),
+        ("exact", "exact"),
+        ("minmax", "minmax(bits = 8, block = 512, rounding = nearest)"),
+        ("minmax(4bit)", "minmax(bits = 4, block = 512, rounding = nearest)"),
+        ("minmax(2, 7, stochastic)", "minmax(bits = 2, block = 7, rounding = stochastic)"),
+        ("absmax(rounding = stochastic, bits = 2)", "absmax(bits = 2, block = 512, rounding = stochastic)"),
+        ("absmax(block = 2 ^ 20)", "absmax(bits = 8, block = 1048576, rounding = nearest)"),
+        ("onebit(1)", "onebit(block = 1)"),
+    ],
+)
+def test_codecs(written: str, full: str) -> None:
+    assert str(only(f"compress = {written}").codec) == full
+
+
+def test_full_precision() -> None:
+    assert only("compress = none").codec is None
+
+
+@pytest.mark.parametrize(
+    ("clauses", "feedback"),
+    [
+        ("compress = none", "none"),
+        ("compress = fp16", "none"),
+        ("compress = bf16", "none"),
+        ("compress = 8bit", "both"),
+        ("compress = 1bit", "both"),
+        ("compress = minmax(8, rounding = stochastic)", "none"),
+        ("compress = 8bit, feedback = auto", "both"),
+        ("compress = 8bit, feedback = none", "none"),
+        ("compress = 8bit, feedback = worker", "worker"),
+        ("compress = fp16, feedback = both", "both"),
+    ],
+)
+def test_feedback(clauses: str, feedback: str) -> None:
+    assert only(clauses).feedback == feedback
+    assert spec(f"relax gradients {{ {clauses} }}").warnings == ()
+
+
+def test_delay_and_route() -> None:
+    assert [only(f"delay = {d}").delay for d in ("0", "2", "2steps", "1step", "2 ^ 3", "100")] == [0, 2, 2, 1, 8, 100]
+    assert only("route = ring").route is Route.RING
+    assert only("topology = ring").route is Route.RING
+    assert only("compress = none, route = all").route is Route.ALL
+
+
+def test_params_reach_every_place() -> None:
+    text = """
+        param width = 4bit
+        param size = 2 ^ 8
+        param norms = "*.norm.*"
+        param way = ring
+        param late = size / 128
+        relax gradients for norms or numel < size * 4
+        relax gradients { compress = minmax(width, block = size), delay = late, route = way }
+    """
+    made = spec(text)
+    first, second = made.relaxations
+    assert first.selector is not None and expression(first.selector) == '"*.norm.*" or numel < 1024'
+    assert str(second.codec) == "minmax(bits = 4, block = 256, rounding = nearest)"
+    assert (second.delay, second.route) == (2, Route.RING)
+    assert made.params == (("width", "4bit"), ("size", 256), ("norms", '"*.norm.*"'), ("way", "ring"), ("late", 2))
+    assert made.warnings == ()
+
+
+def test_settings_replace_params_and_what_is_made_of_them() -> None:
+    text = "param size = 64 param twice = size * 2 relax gradients { compress = onebit(twice) }"
+    assert str(spec(text, size="2 ^ 5").relaxations[0].codec) == "onebit(block = 64)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "place"),
+    [
+        ({"wdth": "4bit"}, "RX0109", "wdth"),
+        ({"width": "3bit"}, "RX0201", "width"),
+        ({"width": "("}, "RX0004", "("),
+        ({"width": ""}, "RX0002", ""),
+        ({"width": "4bit 4bit"}, "RX0002", "4bit"),
+        ({"width": "1 / 0"}, "RX0208", "1 / 0"),
+    ],
+)
+def test_bad_settings(settings: dict[str, str], code: str, place: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec("param width = 4bit relax gradients { compress = width }", **settings)
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.labels[0].span.text) == (code, place)
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ('"a.*"', '"a.*"'),
+        ('name == "a"', '"a"'),
+        ('"a" != name', 'not "a"'),
+        ("2 > ndim", "ndim < 2"),
+        ("1024 <= numel and not ndim == 1", "numel >= 1024 and not ndim == 1"),
+        ("bf16 == dtype", "dtype == bf16"),
+    ],
+)
+def test_selectors_have_one_form(written: str, normal: str) -> None:
+    selector = spec(f"relax gradients for {written} relax gradients").relaxations[0].selector
+    assert selector is not None and expression(selector) == normal
+
+
+def test_the_library_is_right() -> None:
+    assert library.codecs() == ("absmax", "bf16", "exact", "fp16", "minmax", "onebit")
+    for name in library.specs():
+        file = library.spec(name)
+        assert file is not None
+        assert check(file).warnings == (), name
+    assert library.spec("nowhere") is None and library.codec("../minmax") is None
+
+
+def test_the_quickstart_has_five_lines_at_most() -> None:
+    file = library.spec("quickstart")
+    assert file is not None and len(file.source.text.splitlines()) <= 5
+
+
+@pytest.mark.parametrize("name", ["minmax", "absmax", "onebit", "fp16", "bf16", "exact"])
+def test_codecs_are_specs_of_the_language(name: str) -> None:
+    codec = library.codec(name)
+    assert isinstance(codec, syntax.Codec) and codec.name == name
+    assert isinstance(codec.body[-1], syntax.Receive)
+
+
+def test_many_statements_are_quick() -> None:
+    text = "".join(f'relax gradients for "layer{i}.*" {{ delay = 1 }}\n' for i in range(2000))
+    assert len(spec(text + "relax gradients").relaxations) == 2001
