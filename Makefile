@@ -16,6 +16,7 @@ demo: $(VENV)/.demo
 	$(BIN)/relaxc demo
 
 test: $(VENV)/.dev
+	$(BIN)/python -c "from relaxc.build.runtime import build_runtime; build_runtime()"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 bench: $(VENV)/.dev

@@ -104,7 +104,12 @@ class Compressed:
 
     parameters: nn.ParameterList
     gradients: list[Tensor]
-    predicted_bytes: float
+    relaxed: Any
+    """Kept here: what nobody holds is detached."""
+
+    @property
+    def predicted_bytes(self) -> float:
+        return float(self.relaxed.stats()["predicted_wire_bytes_per_iteration"])
 
     def exchange(self) -> None:
         loss: Tensor = Given.apply(self.gradients, *self.parameters)  # type: ignore[no-untyped-call]
@@ -118,7 +123,7 @@ class Compressed:
 def compressed(gradients: list[Tensor]) -> Compressed:
     parameters = nn.ParameterList(nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients)
     relaxed = relaxc.compile(SPEC).attach(parameters, torch.optim.SGD(parameters.parameters(), lr=0.0))
-    return Compressed(parameters, gradients, relaxed.stats()["predicted_wire_bytes_per_iteration"])
+    return Compressed(parameters, gradients, relaxed)
 
 
 def timed(exchange: Exchange) -> float:

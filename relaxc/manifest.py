@@ -70,6 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     bodies: tuple[BodyPlan, ...]
     first_bucket_bytes: int
     bucket_bytes: int
+    coded_bucket_bytes: int
     piece_bytes: int
     parameters: tuple[ParameterPlan, ...] | None = None
 

@@ -47,7 +47,14 @@ class Engine {
     if (library) library_ = std::make_unique<Library>(*library);
   }
 
-  ~Engine() { stop(); }
+  ~Engine() {
+    if (queue_->forked()) {
+      // The thread that a child lacks still counts as a waiter of the queue's conditions, whose destruction would wait for it.
+      new std::shared_ptr<Queue>(queue_);
+      library_.release();
+    }
+    stop();
+  }
 
   void add_parameter(const at::Tensor& parameter, const std::string& name, int bucket, int64_t offset,
                      const std::optional<at::Tensor>& worker, const std::optional<at::Tensor>& owner,

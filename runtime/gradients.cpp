@@ -38,9 +38,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The layout that segments rely on: the parameter's own strides over dense memory.
+// The layout that segments rely on: the parameter's own order over dense memory. A side of length 1 has no order: autograd
+// leaves its stride as it comes.
 bool same_layout(const at::Tensor& grad, const at::Tensor& parameter) {
-  return grad.strides() == parameter.strides() && grad.is_non_overlapping_and_dense();
+  for (int64_t side = 0; side < parameter.dim(); ++side)
+    if (parameter.size(side) != 1 && grad.stride(side) != parameter.stride(side)) return false;
+  return grad.is_non_overlapping_and_dense();
 }
 
 }  // namespace
@@ -64,9 +67,9 @@ void Gradients::add(at::Tensor parameter, std::string name, int bucket, int64_t 
 
 void Gradients::attach() {
   std::weak_ptr<Gradients> self = shared_from_this();
+  census_bucket_ = queue_->buckets.size() - 1;
   for (size_t b = 0; b < queue_->buckets.size(); ++b) {
     longest_delay_ = std::max<size_t>(longest_delay_, queue_->buckets[b].delay);
-    if (queue_->buckets[b].parameters.empty()) census_bucket_ = static_cast<int>(b);
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = parameters_[i];
@@ -142,6 +145,7 @@ void Gradients::on_callback(const std::shared_ptr<Backward>& backward) {
     }));
     return;
   }
+  complete(*iteration_);  // what it throws is an abort still
   backward->finished = true;
   backward_.reset();
   finish();
@@ -175,6 +179,8 @@ void Gradients::collect(int index) {
   at::NoGradGuard no_grad;
   at::Tensor& grad = parameter.tensor.mutable_grad();
   check_gradient(parameter, grad);
+  // Of backward(create_graph=True): the mean is written to memory that the user's graph doesn't know.
+  if (grad.requires_grad()) grad = at::empty_like(parameter.tensor).detach().copy_(grad.detach());
   if (bucket.coded && bucket.delay == 0) {
     if (!same_layout(grad, parameter.tensor)) grad = at::empty_like(parameter.tensor).copy_(grad);
     iteration_->tensors[index] = grad;
@@ -211,11 +217,12 @@ void Gradients::collect_absent(int index) {
 
 // --- at the end of backward
 
-void Gradients::finish() {
-  auto iteration = iteration_;
-  auto* census = iteration->census.mutable_data_ptr<uint8_t>();
+// The parameters that no hook fired for: gradients of earlier micro-batches, or none.
+void Gradients::complete(Iteration& iteration) {
+  at::NoGradGuard no_grad;
+  auto* census = iteration.census.mutable_data_ptr<uint8_t>();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (iteration->fired[i]) {
+    if (iteration.fired[i]) {
       census[i] = 1;
     } else if (parameters_[i].tensor.grad().defined()) {
       collect(static_cast<int>(i));
@@ -224,6 +231,11 @@ void Gradients::finish() {
       collect_absent(static_cast<int>(i));
     }
   }
+}
+
+void Gradients::finish() {
+  at::NoGradGuard no_grad;
+  auto iteration = iteration_;
   for (size_t b = 0; b < queue_->buckets.size(); ++b)
     if (iteration->missing[b] > 0 || queue_->buckets[b].parameters.empty()) queue_->ready(*iteration, static_cast<int>(b));
   past_.push_back({iteration, scale_});
@@ -231,7 +243,7 @@ void Gradients::finish() {
   hidden_.clear();
   for (size_t b = 0; b < queue_->buckets.size(); ++b) {
     const Bucket& bucket = queue_->buckets[b];
-    if (static_cast<int>(b) == census_bucket_) continue;
+    if (b == census_bucket_) continue;
     if (past_.size() <= static_cast<size_t>(bucket.delay)) {
       for (int p : bucket.parameters) {
         at::Tensor& grad = parameters_[p].tensor.mutable_grad();
@@ -242,7 +254,7 @@ void Gradients::finish() {
     }
     const Past& due = past_[past_.size() - 1 - bucket.delay];
     await(static_cast<int>(b), due.iteration->number);
-    if (census_bucket_ >= 0) await(census_bucket_, due.iteration->number);
+    await(static_cast<int>(census_bucket_), due.iteration->number);
     land(due, static_cast<int>(b));
   }
   while (past_.size() > longest_delay_) past_.pop_front();
@@ -263,14 +275,11 @@ void Gradients::land_now(Iteration& iteration, int index) {
   if (!iteration.absent[index]) return;  // the result is in .grad already
   if (iteration.census.const_data_ptr<uint8_t>()[index])
     parameters_[index].tensor.mutable_grad() = iteration.tensors[index];
-  else
-    give_back(iteration, index);
 }
 
 void Gradients::land_late(const Past& past, int index) {
   at::Tensor& grad = parameters_[index].tensor.mutable_grad();
   if (!past.iteration->census.const_data_ptr<uint8_t>()[index]) {
-    give_back(*past.iteration, index);
     if (grad.defined()) grad.zero_();
     hidden_.push_back(index);
     return;
@@ -278,15 +287,6 @@ void Gradients::land_late(const Past& past, int index) {
   if (!grad.defined()) grad = at::empty_like(parameters_[index].tensor).detach();
   grad.copy_(view(index, past.iteration->number));
   if (past.scale != scale_) grad.mul_(scale_ / past.scale);
-}
-
-// No worker has a gradient for this parameter, so nothing is applied: what its owner took out of its residual goes back.
-void Gradients::give_back(Iteration& iteration, int index) {
-  const Residual& residual = queue_->residuals[index];
-  if (!residual.owner.defined() || residual.owner.numel() == 0) return;
-  at::Tensor sent = iteration.tensors[index].as_strided({residual.owner.numel()}, {1},
-      iteration.tensors[index].storage_offset() + residual.owner_first);
-  residual.owner.add_(sent);
 }
 
 // --- waiting
@@ -309,6 +309,7 @@ void Gradients::raise() {
 }
 
 void Gradients::drain() {
+  if (!broken_.empty()) throw std::runtime_error(broken_);
   auto start = std::chrono::steady_clock::now();
   while (!queue_->wait_idle(slice_ms)) {
     if (queue_->failure()) raise();

@@ -70,6 +70,7 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   void begin();
   void queue_callback(std::shared_ptr<Backward> backward);
   void on_callback(const std::shared_ptr<Backward>& backward);
+  void complete(Iteration& iteration);
   void finish();
   void aborted();
   void collect(int index);
@@ -78,7 +79,6 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   void land(const Past& past, int bucket);
   void land_now(Iteration& iteration, int index);
   void land_late(const Past& past, int index);
-  void give_back(Iteration& iteration, int index);
   void await(int bucket, uint64_t iteration);
   void raise();
   const at::Tensor& view(int index, uint64_t iteration) const;
@@ -93,7 +93,7 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   std::weak_ptr<Backward> backward_;
   std::deque<Past> past_;                 // as many as the largest delay, newest last
   size_t longest_delay_ = 0;
-  int census_bucket_ = -1;
+  size_t census_bucket_ = 0;
   std::vector<int> hidden_;
   std::string broken_;
   double exposed_seconds_ = 0;

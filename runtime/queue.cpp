@@ -4,6 +4,7 @@
 #include <c10/util/thread_name.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -55,7 +56,7 @@ void Queue::start() {
 
 void Queue::stop() {
   if (!thread_.joinable()) return;
-  if (getpid() != pid_) {
+  if (forked()) {
     // A forked child has the object but not the thread: joining would wait for ever.
     thread_.detach();
     return;
@@ -63,12 +64,15 @@ void Queue::stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
+    if (!waiting_.empty() && !failure_) failure_ = Failure{waiting_.front()->number, -1, -1, "stopped"};
     if (under_way_ != nullptr) under_way_->abort();
   }
   arrived_.notify_all();
   completed_.notify_all();
   thread_.join();
 }
+
+bool Queue::forked() const { return getpid() != pid_; }
 
 void Queue::push(std::shared_ptr<Iteration> iteration) {
   {
@@ -90,15 +94,15 @@ void Queue::ready(Iteration& iteration, int bucket) {
 
 bool Queue::cancel(const std::shared_ptr<Iteration>& iteration) {
   std::unique_lock<std::mutex> lock(mutex_);
-  if (current_ == iteration && left_) return false;
+  auto place = std::find(waiting_.begin(), waiting_.end(), iteration);
+  if (place != waiting_.end()) {
+    waiting_.erase(place);
+    return true;
+  }
+  if (current_ != iteration || left_) return false;
   iteration->cancelled = true;
   arrived_.notify_all();
-  completed_.wait(lock, [&] {
-    if (current_ == iteration) return false;
-    for (const auto& other : waiting_)
-      if (other == iteration) return false;
-    return true;
-  });
+  completed_.wait(lock, [&] { return current_ != iteration; });  // it waits for a bucket, so it ends at once
   return true;
 }
 
@@ -160,8 +164,13 @@ void Queue::loop() {
   }
 }
 
-// Software pipeline: start piece i, then the next phase of i - 1, of i - 2 and so on, so that one piece is encoded while
-// another is on the wire and a third is decoded. While the next bucket isn't ready, what has started goes on.
+// Software pipeline in rounds: round r starts piece r, then does phase 1 of piece r - 1, phase 2 of r - 2 and so on, so that
+// one piece is encoded while another is on the wire and a third is decoded.
+//
+// A phase waits for messages of the phase before it on other workers, so for the round before: workers that keep to the
+// rounds can't wait for each other in a circle. While the next bucket isn't ready, what has started goes on, by two rounds at
+// most. A third could wait for a worker that waits for the piece which is held back here: with pieces 0 and 1, phase 3 of 0
+// needs phase 2 of 0 elsewhere, which comes behind phase 1 of 1, which needs phase 0 of 1.
 void Queue::run(Iteration& iteration) {
   Running running{iteration};
   running.next.assign(pieces.size(), 0);
@@ -173,7 +182,8 @@ void Queue::run(Iteration& iteration) {
   std::deque<size_t> coded, dense;  // started and not finished, oldest first
   std::optional<Clock::time_point> began;
   auto finish = [&](size_t piece) {
-    if (--unfinished[pieces[piece].bucket] == 0) mark_done(pieces[piece].bucket, iteration.number);
+    int bucket = pieces[piece].bucket;
+    if (--unfinished[bucket] == 0 && !is_census(bucket)) mark_done(bucket, iteration.number);
   };
   auto advance = [&](std::deque<size_t>& started, size_t position) {
     size_t piece = started[position];
@@ -182,31 +192,45 @@ void Queue::run(Iteration& iteration) {
     started.erase(started.begin() + position);
     finish(piece);
   };
+  size_t head = 0, rounds = 0;  // pieces started, rounds done
+  auto due = [&](size_t piece, size_t round) { return piece + running.next[piece] <= round; };
+  auto start = [&](size_t piece) {
+    auto& started = pieces[piece].dense() ? dense : coded;
+    started.push_back(piece);
+    advance(started, started.size() - 1);
+    // The phases of rounds that were done ahead of it.
+    while (!coded.empty() && coded.back() == piece && rounds > 0 && due(piece, rounds - 1)) advance(coded, coded.size() - 1);
+  };
+  auto do_round = [&] {
+    for (size_t older = coded.size(); older-- > 0;)
+      if (due(coded[older], rounds)) advance(coded, older);
+    ++rounds;
+  };
   try {
-    size_t head = 0;
     while (head < pieces.size() || !coded.empty() || !dense.empty()) {
-      bool start = head < pieces.size() && (coded.empty() || is_ready(iteration, pieces[head].bucket));
-      if (start) {
+      bool ahead = !coded.empty() && rounds < head + 2;
+      if (head < pieces.size() && (!ahead || is_ready(iteration, pieces[head].bucket))) {
         if (!wait_ready(iteration, pieces[head].bucket)) return;  // cancelled
         if (!began) began = Clock::now();
-        auto& started = pieces[head].dense() ? dense : coded;
-        size_t older = coded.size();
-        started.push_back(head);
-        advance(started, started.size() - 1);
-        ++head;
-        while (older-- > 0) advance(coded, older);
+        start(head++);
+        if (rounds < head) do_round();
+      } else if (!coded.empty()) {
+        do_round();
       } else {
-        advance(coded.empty() ? dense : coded, 0);
+        advance(dense, 0);
       }
     }
-    finish_sends(running);
+    take_census(iteration);
     for (size_t bucket = 0; bucket < buckets.size(); ++bucket) mark_done(static_cast<int>(bucket), iteration.number);
+    finish_sends(running);
   } catch (const std::exception& error) {
     fail(running, error.what());
   }
   if (began) counters.busy_ns += since(*began);
   ++counters.iterations;
 }
+
+bool Queue::is_census(int bucket) const { return buckets[bucket].parameters.empty(); }
 
 bool Queue::is_ready(Iteration& iteration, int bucket) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -230,11 +254,10 @@ void Queue::step(Running& running, size_t index) {
   running.bucket = piece.bucket;
   if (piece.dense()) {
     const auto& slots = flat[piece.bucket];
-    const at::Tensor& values =
-        slots.empty() ? running.iteration.census : slots[running.iteration.number % slots.size()];
+    const at::Tensor& values = slots[running.iteration.number % slots.size()];
     if (phase == 0) {
       counters.bytes += values.nbytes();
-      running.sums[index] = transport_->all_reduce(values, slots.empty() ? Sum::either : Sum::add);
+      running.sums[index] = transport_->all_reduce(values);
     } else {
       await(running, *running.sums[index], piece.bucket, -1);
     }
@@ -245,6 +268,7 @@ void Queue::step(Running& running, size_t index) {
     post(running, index);
     if (index + 1 < pieces.size()) post(running, index + 1);
   }
+  if (phase == 0 && is_census(piece.bucket)) piece.buffers[rank_].copy_(running.iteration.census);
   for (const Action& action : piece.phases[phase]) act(running, piece, action);
 }
 
@@ -318,6 +342,24 @@ void Queue::run_kernel(Running& running, const Piece& piece, const Action& actio
 
 void Queue::finish_sends(Running& running) {
   for (auto& sent : running.sends) await(running, *sent.transfer, sent.bucket, sent.peer);
+}
+
+// All pieces are done, so it is known for which parameters no worker has a gradient. A worker alone goes by what is absent:
+// where every bucket was ready early, backward may not have come to filling in the census yet.
+void Queue::take_census(Iteration& iteration) {
+  const bool alone = !is_census(static_cast<int>(buckets.size()) - 1);
+  if (!alone)
+    for (const at::Tensor& theirs : pieces.back().buffers) iteration.census.bitwise_or_(theirs);
+  const auto* census = iteration.census.const_data_ptr<uint8_t>();
+  for (size_t p = 0; p < residuals.size(); ++p)
+    if (alone ? iteration.absent[p] : !census[p]) give_back(iteration, static_cast<int>(p));
+}
+
+void Queue::give_back(Iteration& iteration, int parameter) {
+  const Residual& residual = residuals[parameter];
+  if (!residual.owner.defined() || residual.owner.numel() == 0) return;
+  const at::Tensor& sent = iteration.tensors[parameter];
+  residual.owner.add_(sent.as_strided({residual.owner.numel()}, {1}, sent.storage_offset() + residual.owner_first));
 }
 
 void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {

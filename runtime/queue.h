@@ -51,7 +51,7 @@ class Queue {
 
   void push(std::shared_ptr<Iteration> iteration);
   void ready(Iteration& iteration, int bucket);   // all its gradients are there
-  // Cancel the newest iteration; false where one of its buckets has left already.
+  // Cancel the newest iteration; false where one of its buckets has left already. Waits for no other worker.
   bool cancel(const std::shared_ptr<Iteration>& iteration);
   bool done(int bucket, uint64_t iteration) const;   // its exchange of that iteration is complete
   // Wait at most `ms`; true when done. Rethrows nothing: see failure().
@@ -60,6 +60,8 @@ class Queue {
   void set_completed(uint64_t iterations);  // of a checkpoint
   std::optional<Failure> failure() const;
   void stop();  // ends the thread, aborting what is under way
+  // Whether this is a forked child's copy: it has no thread, and nothing of it may be waited for or destroyed.
+  bool forked() const;
 
   Counters counters;
 
@@ -73,7 +75,10 @@ class Queue {
   void run_kernel(Running& running, const Piece& piece, const Action& action);
   bool wait_ready(Iteration& iteration, int bucket);
   bool is_ready(Iteration& iteration, int bucket);
+  bool is_census(int bucket) const;
   void finish_sends(Running& running);
+  void take_census(Iteration& iteration);
+  void give_back(Iteration& iteration, int parameter);
   void await(Running& running, Transfer& transfer, int bucket, int peer);
   void mark_done(int bucket, uint64_t iteration);
   void fail(const Running& running, const std::string& what);

@@ -42,13 +42,14 @@ struct Piece {
   int bucket;
   uint64_t place = 0;
   std::vector<at::Tensor> buffers;  // messages, bytes
-  std::vector<Phase> phases;        // empty: an all-reduce, of the bucket's flat buffer or of the census
+  std::vector<Phase> phases;        // empty: an all-reduce of the bucket's flat buffer
 
   bool dense() const { return phases.empty(); }
   size_t steps() const { return dense() ? 2 : phases.size(); }  // start and wait, or the phases
 };
 
-// Parameters whose gradients are ready together. `delay` counts iterations.
+// Parameters whose gradients are ready together. `delay` counts iterations. The last bucket, without parameters, is the
+// census; buffer w of its piece is worker w's.
 struct Bucket {
   std::vector<int> parameters;
   bool coded = false;

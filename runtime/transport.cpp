@@ -26,15 +26,21 @@ class Message final : public Transfer {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
+// A collective runs on a thread of the group's, which the group's destructor joins. One that is given up may wait there for
+// a lost worker, so its group is never destroyed: the process could not end before the timeout.
 class Collective final : public Transfer {
  public:
-  explicit Collective(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+  Collective(c10::intrusive_ptr<c10d::Work> work, c10::intrusive_ptr<c10d::ProcessGroup> group)
+      : work_(std::move(work)), group_(std::move(group)) {}
+  ~Collective() override {
+    if (!work_->isCompleted()) group_.release();
+  }
   bool wait(int ms) override {
     try {
       work_->wait(std::chrono::milliseconds(ms));
     } catch (const std::exception&) {
       if (!work_->isCompleted()) return false;  // the slice ended, not the work
-      throw;
+      work_->wait();                            // its own outcome, as it may have ended just after the slice
     }
     return true;
   }
@@ -42,6 +48,7 @@ class Collective final : public Transfer {
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };
 
 class C10dTransport final : public Transport {
@@ -59,11 +66,9 @@ class C10dTransport final : public Transport {
     return std::make_unique<Message>(backend_->recv(tensors, peer, tag));
   }
 
-  std::unique_ptr<Transfer> all_reduce(const at::Tensor& values, Sum how) override {
+  std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) override {
     std::vector<at::Tensor> tensors{values};
-    c10d::AllreduceOptions options;
-    options.reduceOp = how == Sum::add ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
-    return std::make_unique<Collective>(backend_->allreduce(tensors, options));
+    return std::make_unique<Collective>(backend_->allreduce(tensors), group_);
   }
 
  private:

@@ -1,4 +1,4 @@
-// What the engine needs of c10d: tagged messages between two workers and sums over all. Only transport.cpp sees c10d.
+// What the engine needs of c10d: tagged messages between two workers, and sums over all. Only transport.cpp sees c10d.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -18,14 +18,12 @@ class Transfer {
   virtual void abort() = 0;
 };
 
-enum class Sum { add, either };  // either: the larger byte, which is `or` for flags
-
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) = 0;
-  virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values, Sum how) = 0;
+  virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) = 0;
 };
 
 }  // namespace relaxc

@@ -15,7 +15,9 @@ def apply(function: str, *arguments: Expression | float) -> Apply:
 
 def cast(kind: str) -> Codec:
     """fp16, bf16, f32, and with `real` the exact codec."""
-    return Codec(kind, Layout(512, (Field("value", WireType(kind), True),)), (Send(0, "value", X),), Read("value"), False)
+    return Codec(
+        kind, Layout(512, (Field("value", WireType(kind), True),)), (Send(0, "value", X),), Read("value"), False
+    )
 
 
 def rounded(value: Expression, stochastic: bool) -> Expression:
@@ -87,7 +89,11 @@ def everything(block: int = 37) -> Codec:
         CodecLet("room", apply("where", Read("wide"), 96, 100.5)),
         Send(2, "level", apply("+", apply("floor", apply("*", bent, 31)), 64)),
         Send(3, "left", apply("min", apply("neg", Read("about")), apply("^", Read("about"), -3))),
-        Send(4, "sign", apply("*", apply("sign", Read("about")), apply("and", apply("!=", X, 1), apply("not", Read("wide"))))),
+        Send(
+            4,
+            "sign",
+            apply("*", apply("sign", Read("about")), apply("and", apply("!=", X, 1), apply("not", Read("wide")))),
+        ),
     )
     receive = apply("+", apply("*", Read("room"), Read("level")), apply("-", Read("left"), Read("sign")))
     return Codec(f"everything({block})", Layout(block, fields), steps, receive, False)

@@ -26,7 +26,8 @@ def quick(*exchanges: str, steps: int = 8) -> tuple[int, str]:
 def rows(text: str) -> dict[str, list[str]]:
     """The table, by the first column."""
     names = ("DDP, fp32", "DDP, fp16 hook", "relaxc quickstart")
-    return {name: line[len(name) :].split() for line in text.splitlines() for name in names if line.startswith(name)}
+    lines = [line.strip() for line in text.splitlines() if " MB" in line]
+    return {name: line[len(name) :].split() for line in lines for name in names if line.startswith(name)}
 
 
 def test_the_three_runs_are_compared() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import relaxc
-from relaxc.attach.groups import Groups
+from relaxc.attach.groups import Groups, lost
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ExchangeError, RelaxError
 from relaxc.manifest import Manifest
@@ -59,10 +59,7 @@ def agree(groups: Groups, facts: Facts | RelaxError, messages: Mapping[str, Any]
     try:
         gathered = groups.gather(mine)
     except RuntimeError as error:
-        raise ExchangeError(
-            "RX0602", f"rank {groups.rank}: a worker was lost during attach ({str(error).splitlines()[0][:160]})",
-            "restart the run",
-        ) from error  # fmt: skip
+        raise lost(groups.rank, error) from error
     if isinstance(facts, RelaxError):
         raise facts
     _raise_refusals(gathered)
@@ -80,7 +77,7 @@ def _compare_facts(all_facts: Sequence[Facts]) -> None:
     first = all_facts[0]
     for what in first:
         for rank, facts in enumerate(all_facts):
-            difference = _difference(first[what], facts[what])
+            difference = _difference(first[what], facts.get(what))
             if difference:
                 raise ExchangeError(
                     "RX0601", f"the workers differ in {what}: rank 0 has {difference[0]}, rank {rank} has {difference[1]}",

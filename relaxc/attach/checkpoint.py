@@ -1,8 +1,9 @@
 """What a plan must remember: residuals, results that have not landed, the iteration.
 
 Keys are flat: `residual/NAME/rankR` (a worker's own losses), `owner/NAME/rankR` (the owner's, for the elements that it
-owns), `late/T/NAME/rankR` (the result of iteration T, and `late/T/landed/rankR`, which parameters had a gradient), numbers
-`workers`, `iterations`, `scale`. Tensors are flat copies in memory order; residuals are without the loss scale.
+owns), `late/B/NAME/rankR` (the result of B iterations before the newest, in its own loss scale `late/B/scale`, and
+`late/B/landed/rankR`, which parameters had a gradient), numbers `workers`, `iterations`, `scale`. Tensors are flat
+copies in memory order; residuals are without the loss scale.
 
 Another number of workers: the mean of the workers' residuals is kept, since that is what they would still have added to
 the mean; old worker r's goes to new worker r modulo their number. The owners' are one vector, dealt anew.
@@ -17,11 +18,13 @@ import torch
 
 from relaxc.attach.engine import Running
 from relaxc.errors import ExchangeError
-from relaxc.manifest import Manifest
-from relaxc.wire.parameters import Parameter
+from relaxc.manifest import BodyPlan, Manifest
 from relaxc.schedule.schedule import Schedule, residual_of
+from relaxc.wire.parameters import Parameter
 
 State = dict[str, Any]
+FEEDBACKS = {"residual": ("worker", "both"), "owner": ("both",)}
+"""By kind of key, the feedbacks that keep it."""
 
 
 class Checkpoint:
@@ -47,18 +50,19 @@ class Checkpoint:
                 state[f"owner/{parameter.name}/rank{rank}"] = kept.owner / engine.scale
         for back, (_number, scale, census, flat) in enumerate(reversed(pending)):
             state[f"late/{back}/landed/rank{rank}"] = census
+            state[f"late/{back}/scale"] = scale
             for parameter in self._late():
-                value = self._slice(parameter, flat)
-                state[f"late/{back}/{parameter.name}/rank{rank}"] = value / scale
+                state[f"late/{back}/{parameter.name}/rank{rank}"] = self._slice(parameter, flat).clone()
         return state
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Raise ExchangeError (RX0606) where `state` is not of this plan and model, before anything is changed."""
         if state.get("format") != 1 or "workers" not in state:
             raise ExchangeError("RX0606", "this is not the state of a plan", "pass what relaxed.state_dict() returned")
+        self._refuse_strangers(state)
         reader = _Reader(state, self._schedule)
         new = [self._read_residuals(reader, p) for p in self._parameters]
-        rows = self._read_late(reader, int(state["late"]), int(state["iterations"]), float(state["scale"]))
+        rows = self._read_late(reader, int(state["late"]), int(state["iterations"]))
         engine = self._running.engine
         engine.drain()
         for kept, (worker, owner) in zip(self._running.residuals, new, strict=True):
@@ -84,14 +88,32 @@ class Checkpoint:
         offset = self._running.offsets[parameter.number]
         return buffer[offset : offset + parameter.elements]
 
-    def _read_late(self, reader: _Reader, count: int, iterations: int, scale: float) -> list[Any]:
+    def _refuse_strangers(self, state: Mapping[str, Any]) -> None:
+        """What this plan has no place for would be lost in silence."""
+        bodies = [self._manifest.bodies[b] for b in self._schedule.bodies]
+        longest = max((body.delay for body in bodies), default=0)
+        if state["late"] != min(longest, state["iterations"]):
+            raise _another_plan(f"{state['late']} late results where this plan delays by {longest}")
+        kept = {p.name: _feedback(body) for p, body in zip(self._parameters, bodies, strict=True)}
+        for key in state:
+            kind, _, rest = key.partition("/")
+            name = rest.rpartition("/")[0]
+            if kind in FEEDBACKS and kept.get(name, "none") not in FEEDBACKS[kind]:
+                raise _another_plan(f"{key}, for which this plan has no place")
+
+    def _read_late(self, reader: _Reader, count: int, iterations: int) -> list[Any]:
         rows = []
         for back in reversed(range(count)):
             flat = [torch.zeros_like(b[0]) if len(b) > 1 else None for b in self._running.flat]
             for parameter in self._late():
-                self._slice(parameter, flat).copy_(reader.any(f"late/{back}/{parameter.name}"))
-            rows.append((iterations - 1 - back, 1.0, reader.any(f"late/{back}/landed"), flat))
+                self._slice(parameter, flat).copy_(reader.any(f"late/{back}/{parameter.name}", parameter.elements))
+            census = reader.any(f"late/{back}/landed", len(self._parameters))
+            rows.append((iterations - 1 - back, reader.number(f"late/{back}/scale"), census, flat))
         return rows
+
+
+def _feedback(body: BodyPlan) -> str:
+    return "none" if body.exchange.codec is None else body.exchange.feedback
 
 
 class _Reader:
@@ -126,18 +148,34 @@ class _Reader:
         tensor = self._state.get(f"{key}/rank{rank}")
         if tensor is None:
             raise ExchangeError(
-                "RX0606", f"the state has no {key}/rank{rank}: it was saved by {self.workers} workers with another rank's keys",
+                "RX0606",
+                f"the state has no {key}/rank{rank}: it was saved by {self.workers} workers with another rank's keys",
                 f"pass the union of the state_dicts of all {self.workers} workers",
             )  # fmt: skip
-        if tensor.numel() != elements:
-            raise ExchangeError("RX0606", f"{key} has {tensor.numel()} elements in the state and {elements} here",
-                                "load a state of the same model")  # fmt: skip
-        return torch.as_tensor(tensor)
+        return _sized(key, tensor, elements)
 
-    def any(self, key: str) -> torch.Tensor:
+    def number(self, key: str) -> float:
+        if key not in self._state:
+            raise ExchangeError("RX0606", f"the state has no {key}", "pass what relaxed.state_dict() returned")
+        return float(self._state[key])
+
+    def any(self, key: str, elements: int) -> torch.Tensor:
         """A value that all workers share: this rank's copy, or any."""
         ranks = [self._schedule.rank, *range(self.workers)]
         found = next((self._state[k] for r in ranks if (k := f"{key}/rank{r}") in self._state), None)
         if found is None:
             raise ExchangeError("RX0606", f"the state has no {key}", "pass what relaxed.state_dict() returned")
-        return torch.as_tensor(found)
+        return _sized(key, found, elements)
+
+
+def _sized(key: str, tensor: torch.Tensor, elements: int) -> torch.Tensor:
+    if tensor.numel() != elements:
+        raise ExchangeError(
+            "RX0606", f"{key} has {tensor.numel()} elements in the state and {elements} here",
+            "load a state of the same model",
+        )  # fmt: skip
+    return torch.as_tensor(tensor)
+
+
+def _another_plan(what: str) -> ExchangeError:
+    return ExchangeError("RX0606", f"the state is another plan's: it has {what}", "load it with the plan that saved it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,7 @@ import torch
 from relaxc.attach.groups import Groups
 from relaxc.attach.parameters import ModelParameters
 from relaxc.manifest import Manifest
-from relaxc.schedule.actions import Action
+from relaxc.schedule.actions import Action, Piece
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.schedule import Schedule, residual_of
 
@@ -88,23 +88,27 @@ def _residuals(manifest: Manifest, read: ModelParameters, schedule: Schedule, nu
 
 
 def _add_buckets(engine: Any, manifest: Manifest, schedule: Schedule, flat: Sequence[Sequence[torch.Tensor]]) -> None:
-    pieces = iter(schedule.pieces)
-    piece = next(pieces, None)
+    """Buckets in order, each followed by its pieces; behind them the census, a bucket without parameters."""
+    pieces: dict[int, list[Piece]] = {}
+    for piece in schedule.pieces:
+        pieces.setdefault(piece.bucket, []).append(piece)
     for number, bucket in enumerate(schedule.buckets):
         body = manifest.bodies[bucket.body]
         coded = body.exchange.codec is not None
         engine.add_bucket(list(bucket.parameters), coded, body.delay, list(flat[number]))
         if not coded:
             engine.add_piece(number, 0, [], [])
-        while piece is not None and piece.bucket == number:
-            buffers = [torch.zeros(size, dtype=torch.uint8) for size in piece.buffers]
-            symbols = _symbols(manifest, bucket)
-            phases = [[_row(action, symbols) for action in phase] for phase in piece.phases]
-            engine.add_piece(number, body.exchange.place, buffers, phases)
-            piece = next(pieces, None)
-    if schedule.census:
+        for piece in pieces.get(number, ()):
+            _add_piece(engine, piece, body.exchange.place, _symbols(manifest, bucket))
+    for piece in pieces.get(len(schedule.buckets), ()):
         engine.add_bucket([], False, 0, [])
-        engine.add_piece(len(schedule.buckets), 0, [], [])
+        _add_piece(engine, piece, 0, {})
+
+
+def _add_piece(engine: Any, piece: Piece, place: int, symbols: Mapping[str, str]) -> None:
+    buffers = [torch.zeros(size, dtype=torch.uint8) for size in piece.buffers]
+    phases = [[_row(action, symbols) for action in phase] for phase in piece.phases]
+    engine.add_piece(piece.bucket, place, buffers, phases)
 
 
 def _symbols(manifest: Manifest, bucket: Bucket) -> dict[str, str]:
@@ -117,7 +121,7 @@ LABELS = {"contribute": "encode", "combine": "reduce", "hop": "hop", "spread": "
 """Names of the profiler's ranges, by kernel."""
 
 
-def _row(action: Action, symbols: dict[str, str]) -> tuple[Any, ...]:
+def _row(action: Action, symbols: Mapping[str, str]) -> tuple[Any, ...]:
     """The tuple that runtime/binding.cpp takes."""
     kernel = action.kernel
     if kernel is None:

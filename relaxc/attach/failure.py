@@ -1,84 +1,72 @@
 """When an exchange fails: who is missing. A backend names an address at best, and after a failure innocent workers see
-closed connections too, so workers leave records of their own in the group's store."""
+closed connections too, so workers leave records of their own on the board."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, NoReturn
 
+from relaxc.attach.board import OTHERS, Board
 from relaxc.attach.groups import Groups
 from relaxc.errors import ExchangeError
 
-LOOK_EVERY = 1.0
-"""Seconds between looks at the store by a worker that waits."""
-GRACE = 5.0
-"""Seconds in which a living worker that waits is sure to have seen the first failure and left its record."""
+RESTART = "restart the run from the last checkpoint"
 
 
 class Watch:
-    """One worker's record keeping. `on_failure` and `on_wait` are called by the runtime and raise ExchangeError (RX0603)."""
+    """Turns a failure into a sentence. The runtime calls `on_failure` and `on_wait`, which raise ExchangeError: RX0603,
+    or RX0604 where the store is lost too."""
 
     def __init__(self, groups: Groups) -> None:
-        self.groups = groups
-        self._store = groups.store
-        self._looked = 0.0
+        self._rank, self._workers = groups.rank, groups.workers
+        self._board = Board(groups.store, groups.rank, groups.workers)
+        self._told: ExchangeError | None = None
+        self.start, self.stop = self._board.start, self._board.stop
 
-    def on_wait(self, seconds: float, iteration: int = -1) -> None:
+    def on_wait(self, _seconds: float, iteration: int = -1) -> None:
         """Called in slices while waiting. Another worker's failure ends this worker's wait too."""
-        now = time.monotonic()
-        if seconds < LOOK_EVERY or now - self._looked < LOOK_EVERY:
-            return
-        self._looked = now
-        if self._check(["failed"]):
-            self.on_failure(iteration, -1, -1, "another worker's exchange failed")
+        self._board.waited = time.monotonic()
+        if self._board.failed:
+            self.on_failure(iteration, -1, -1, OTHERS)
 
     def on_failure(self, iteration: int, bucket: int, peer: int, what: str) -> NoReturn:
-        mine = {"iteration": iteration, "bucket": bucket, "peer": peer, "what": what}
-        records = self._exchange_records(mine)
-        if records is None:
-            raise ExchangeError(
-                "RX0604", f"rank {self.groups.rank}: the exchange failed and the host of the store (rank 0's) is gone: "
-                f"{_place(mine)}", "restart the run",
+        if self._told is None:
+            self._told = self._judge({"iteration": iteration, "bucket": bucket, "peer": peer, "what": what})
+        raise self._told
+
+    def _judge(self, mine: dict[str, Any]) -> ExchangeError:
+        records = self._board.collect(mine)
+        if not records:
+            how = "is gone" if self._board.gone else "does not answer"
+            return ExchangeError(
+                "RX0604", f"rank {self._rank}: the exchange failed at {_place(mine)}{_link(mine)}, and the host of the "
+                f"store (rank 0, or torchrun's agent) {how} ({_short(mine['what'])})", RESTART,
             )  # fmt: skip
-        absent = [r for r in range(self.groups.workers) if r not in records]
-        cause = next((r for r in records.values() if r["bucket"] >= 0), mine)
-        raise ExchangeError("RX0603", self._sentence(mine, cause, absent), "restart the run from the last checkpoint")
-
-    def _sentence(self, mine: dict[str, Any], cause: dict[str, Any], absent: list[int]) -> str:
-        shown = mine if mine["bucket"] >= 0 else cause
+        absent = [r for r in range(self._workers) if r not in records]
         if absent:
-            who = f"missing: rank {', '.join(map(str, absent))}"
-        elif shown["peer"] >= 0:
-            who = f"the connection to rank {shown['peer']} failed"
+            self._board.judge(absent)
+        cause = next((r for r in records.values() if r["bucket"] >= 0), mine)
+        idle = [r for r, record in records.items() if record.get("idle") and r != self._rank]
+        return ExchangeError("RX0603", self._sentence(mine if mine["bucket"] >= 0 else cause, absent, idle), RESTART)
+
+    def _sentence(self, shown: dict[str, Any], absent: list[int], idle: list[int]) -> str:
+        if absent:
+            who = f"; missing: rank {_list(absent)}"
+        elif idle:
+            who = f"; rank {_list(idle)} lives, but takes no part"
+        elif self._rank in self._board.verdict:
+            who = "; the other workers waited for this one until the timeout and gave up"
         else:
-            who = "every worker is there, but a connection failed"
-        return f"rank {self.groups.rank}: the exchange failed at {_place(shown)}; {who} ({_short(shown['what'])})"
+            who = f"{_link(shown)}, though every worker is there"
+        return f"rank {self._rank}: the exchange failed at {_place(shown)}{who} ({_short(shown['what'])})"
 
-    def _exchange_records(self, mine: dict[str, Any]) -> dict[int, dict[str, Any]] | None:
-        """Every living worker's record, or None where the store is gone."""
-        try:
-            self._store.set(f"record/{self.groups.rank}", json.dumps(mine))
-            self._store.set("failed", "1")
-            return self._collect()
-        except RuntimeError:
-            return None
 
-    def _collect(self) -> dict[int, dict[str, Any]]:
-        records: dict[int, dict[str, Any]] = {}
-        end = time.monotonic() + min(GRACE, self.groups.timeout.total_seconds())
-        while len(records) < self.groups.workers and time.monotonic() < end:
-            for rank in range(self.groups.workers):
-                if rank not in records and self._store.check([f"record/{rank}"]):
-                    records[rank] = json.loads(self._store.get(f"record/{rank}"))
-            time.sleep(0.1)
-        return records
+def _list(ranks: list[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
 
-    def _check(self, keys: list[str]) -> bool:
-        try:
-            return bool(self._store.check(keys))
-        except RuntimeError:
-            return False  # the exchange itself will fail and say so
+
+def _link(record: dict[str, Any]) -> str:
+    return f" on the connection to rank {record['peer']}" if record["peer"] >= 0 else ""
 
 
 def _place(record: dict[str, Any]) -> str:

@@ -1,25 +1,39 @@
 """Process groups of a plan's own, so that the user's collectives never come between its messages.
 
-They are built on the store of the user's process group, not by dist.new_group: that one names a group of some ranks after
-the number of groups alive in this process, which differs between workers and comes back after a group is destroyed.
+They are built on the store of the user's process group, not by dist.new_group: that one names a group of some ranks
+after the number of groups alive in this process, which differs between workers and repeats itself.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+import time
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store  # its own, which it doesn't export to type checkers
 
 from relaxc.errors import ExchangeError
 
 DEFAULT_TIMEOUT = timedelta(minutes=5)
-_attached: Counter[str] = Counter()
-"""Attaches by the name of the user's group: attach is collective, so all its members count alike."""
+GIVEN_UP = "given up"
+"""The key of workers that waited for the others as long as they were told to."""
+LOOK_EVERY = 0.02
+_attached: WeakKeyDictionary[Store, Counter[str]] = WeakKeyDictionary()
+"""Attaches by store and the name of the user's group: attach is collective, so all its members count alike. By store,
+since a process that leaves the world and joins another has counted for itself."""
+
+
+_alive: WeakSet[dist.ProcessGroup] = WeakSet()
+_kept_in_child: list[dist.ProcessGroup] = []
+os.register_at_fork(after_in_child=lambda: _kept_in_child.extend(_alive))
+"""A forked child has a group but not its threads, for which its destructor would wait: it may never run there."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +43,7 @@ class Groups:
 
     exchange: dist.ProcessGroup
     control: dist.ProcessGroup
-    store: dist.Store
+    store: Store
     rank: int
     workers: int
     timeout: timedelta
@@ -66,11 +80,17 @@ def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | No
     rank, workers = dist.get_rank(group), dist.get_world_size(group)
     if users is None or rank < 0:
         raise ExchangeError("RX0600", "this process is not in the group", "attach only on the members of `group`")
-    _attached[users.group_name] += 1
-    name = f"relaxc/{users.group_name}/{_attached[users.group_name]}"
-    store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+    shared = dist.distributed_c10d._get_default_store()
+    counted = _attached.setdefault(shared, Counter())
+    counted[users.group_name] += 1
+    # torchrun's agent keeps its store when it restarts the workers
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = PrefixStore(f"relaxc/{attempt}/{users.group_name}/{counted[users.group_name]}", shared)
     _meet(store, rank, workers, limit)
-    exchange, control = (_make(store, part, rank, workers, limit) for part in ("exchange", "control"))
+    try:
+        exchange, control = (_make(store, part, rank, workers, limit) for part in ("exchange", "control"))
+    except RuntimeError as error:
+        raise lost(rank, error) from error
     return Groups(exchange, control, store, rank, workers, limit)
 
 
@@ -83,30 +103,38 @@ def _limit(timeout: timedelta | float | None) -> timedelta:
     return limit
 
 
-def _meet(store: dist.Store, rank: int, workers: int, limit: timedelta) -> None:
+def _meet(store: Store, rank: int, workers: int, limit: timedelta) -> None:
     """Wait until all are here: connecting would wait as long as the store does, and name nobody."""
-    keys = [f"here/{r}" for r in range(workers)]
+    absent, given_up, end = list(range(workers)), False, time.monotonic() + limit.total_seconds()
     try:
-        store.set(keys[rank], "1")
-        store.wait(keys, limit)
+        store.set(f"here/{rank}", "1")
+        while absent and not given_up and time.monotonic() < end:
+            absent = [r for r in absent if not store.check([f"here/{r}"])]
+            given_up = store.check([GIVEN_UP])
+            time.sleep(LOOK_EVERY if absent else 0)  # rather than store.wait, which Ctrl-C doesn't end
+        if absent:
+            store.set(GIVEN_UP, "1")
     except RuntimeError as error:
+        raise lost(rank, error) from error
+    if absent or given_up:
+        named = f"rank {', '.join(map(str, absent))} did not call attach"
+        who = named if absent else "the others called attach and gave up"
         raise ExchangeError(
-            "RX0602", f"rank {rank}: {_missing(store, keys)} attach within {limit.total_seconds():g} s",
+            "RX0602", f"rank {rank}: {who} within {limit.total_seconds():g} s",
             "see that every worker starts and calls attach, or raise `timeout`",
-        ) from error  # fmt: skip
+        )  # fmt: skip
 
 
-def _missing(store: dist.Store, keys: list[str]) -> str:
-    try:
-        absent = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
-    except RuntimeError:
-        return "the host of the store (rank 0's) is gone, so nobody can"
-    return f"rank {', '.join(absent)} did not reach"
+def lost(rank: int, error: Exception) -> ExchangeError:
+    reason = (str(error).strip().splitlines() or ["no details"])[0][:160]
+    what = f"rank {rank}: a worker or the store was lost during attach ({reason})"
+    return ExchangeError("RX0602", what, "restart the run")
 
 
-def _make(store: dist.Store, part: str, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:
-    inner = dist.PrefixStore(part, store)
+def _make(store: Store, part: str, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:
+    inner = PrefixStore(part, store)
     group = dist.ProcessGroup(inner, rank, workers)
     backend = dist.ProcessGroupGloo(inner, rank, workers, limit)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+    _alive.add(group)
     return group

@@ -25,7 +25,7 @@ class ModelParameters:
 def read_parameters(model: nn.Module) -> ModelParameters:
     """Raise ModelError (RX04) where the model is one that a plan can't serve, with what to do about it."""
     _refuse_wrapped(model)
-    named = list(model.named_parameters())
+    named = [(_plain(name), tensor) for name, tensor in model.named_parameters()]
     for name, tensor in named:
         _refuse(name, tensor)
     _refuse_sparse(model)
@@ -37,6 +37,16 @@ def read_parameters(model: nn.Module) -> ModelParameters:
     )
     frozen = tuple((name, tensor) for name, tensor in named if not tensor.requires_grad)
     return ModelParameters(parameters, tuple(tensor for _, tensor in live), frozen)
+
+
+WRAPS = ("_orig_mod.", "_checkpoint_wrapped_module.")
+"""What torch.compile and checkpoint_wrapper put into names: a plan and a saved state know the model without."""
+
+
+def _plain(name: str) -> str:
+    for wrap in WRAPS:
+        name = name.replace(wrap, "")
+    return name
 
 
 def _refuse_wrapped(model: nn.Module) -> None:
@@ -62,6 +72,10 @@ def _refuse(name: str, tensor: torch.Tensor) -> None:
         raise ModelError("RX0404", f"parameter {name} has no shape yet", "run one forward pass before attach")
     if type(tensor).__name__ == "DTensor" or type(tensor.data).__name__ == "DTensor":
         raise ModelError("RX0403", f"parameter {name} is a DTensor", "relaxc exchanges whole tensors: use a model without it")
+    if tensor.is_meta:
+        raise ModelError(
+            "RX0404", f"parameter {name} has no data yet", 'give it some before attach: model.to_empty(device="cpu")'
+        )
     if tensor.device.type != "cpu":
         raise ModelError(
             "RX0405", f"parameter {name} is on {tensor.device}: the kernels for it are not built yet",

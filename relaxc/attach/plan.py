@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,12 +17,12 @@ from torch import nn
 from relaxc.attach.agreement import agree, facts_of, messages_of
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
-from relaxc.attach.groups import Groups, make_groups
+from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.relaxed import Relaxed, refuse_attached
 from relaxc.build.plan_files import read_plan, usable_library
 from relaxc.build.runtime import carried_runtime, load_runtime
-from relaxc.errors import ModelError, RelaxError
+from relaxc.errors import BuildError, ModelError, RelaxError
 from relaxc.manifest import Manifest
 from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
@@ -49,16 +50,30 @@ class Plan:
         there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
         """
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
         groups = make_groups(group, timeout)
-        read, schedule = self._fit(model, groups, {"check_every": check_every, "scaler": scaler is not None})
-        runtime = load_runtime(self.runtime)
-        broadcast_model(model, groups)
+        read, schedule = self._fit(model, groups, runtime, {"check_every": check_every, "scaler": scaler is not None})
+        assert not isinstance(runtime, BuildError)
+        try:
+            broadcast_model(model, groups)
+        except RuntimeError as error:
+            raise lost(groups.rank, error) from error
         running = make_engine(runtime, self.library, self.manifest, read, schedule, groups)
         return Relaxed(self.manifest, model, read, schedule, groups, running, optimizers, scaler, check_every)
 
-    def _fit(self, model: nn.Module, groups: Groups, settings: dict[str, Any]) -> tuple[ModelParameters, Schedule]:
+    def _load_runtime(self) -> ModuleType | BuildError:
+        try:
+            return load_runtime(self.runtime)
+        except BuildError as error:
+            return error  # the other workers must hear of it
+
+    def _fit(
+        self, model: nn.Module, groups: Groups, runtime: ModuleType | BuildError, settings: dict[str, Any]
+    ) -> tuple[ModelParameters, Schedule]:
         """Fit the plan to the model, and see that all workers did the same."""
         try:
+            if isinstance(runtime, BuildError):
+                raise runtime
             read = read_parameters(model)
             refuse_attached(read.tensors)
             _same_parameters(self.manifest, read)

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
 
+from relaxc.attach.anchor import drop_anchor
 from relaxc.attach.checkpoint import Checkpoint
 from relaxc.attach.drift import check_replicas
 from relaxc.attach.engine import Running
@@ -23,12 +25,12 @@ from relaxc.manifest import Manifest
 from relaxc.schedule.schedule import Schedule
 
 
-_attached: weakref.WeakSet[nn.Parameter] = weakref.WeakSet()
-"""Parameters that a plan is at work on."""
+_attached: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""By parameter a weak reference to the plan at work on it. By identity: tensors compare element by element."""
 
 
 def refuse_attached(tensors: Sequence[nn.Parameter]) -> None:
-    if any(tensor in _attached for tensor in tensors):
+    if any(tensor in _attached and _attached[tensor]() is not None for tensor in tensors):
         raise ModelError("RX0411", "a plan is attached to this model already", "call detach() on it first")
 
 
@@ -51,12 +53,14 @@ class Relaxed:
         if scaler is not None:
             self._engine.set_loss_scale(scaler.get_scale)
         elif any(b.delay or b.exchange.feedback != "none" for b in manifest.bodies):
-            self._removable.append(model.register_forward_pre_hook(_warn_of_autocast()))
+            self._removable.append(model.register_forward_pre_hook(_WarnOfAutocast()))
         self._hook_optimizers(optimizers)
         self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen]
+        self._watch.start()
         self._engine.start(self._watch.on_wait, self._watch.on_failure)
-        self._finalizer = weakref.finalize(self, _stop, self._engine)
-        _attached.update(read.tensors)
+        self._finalizer = weakref.finalize(self, _stop, self._engine, self._watch)
+        self._anchor = drop_anchor(model, read.tensors, self)
+        _attached.update({tensor: weakref.ref(self) for tensor in read.tensors})
 
     def _hook_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         hide = HideUnlanded(self._engine, self._read.tensors)
@@ -78,7 +82,10 @@ class Relaxed:
     def _after_step(self, *_: Any) -> None:
         if self._engine.iterations % self._check_every == 0:
             names = [p.name for p in self._read.parameters]
-            check_replicas(names, self._read.tensors, self._groups, self._engine.iterations)
+            try:
+                check_replicas(names, self._read.tensors, self._groups, self._engine.iterations)
+            except RuntimeError as error:  # of the backend: a worker is lost
+                self._watch.on_failure(self._engine.iterations - 1, -1, -1, str(error))
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -123,18 +130,27 @@ class Relaxed:
         }
 
     def detach(self) -> None:
-        """Finish what is under way, remove every hook and leave the process groups. The model trains on alone."""
+        """Finish what is under way, remove every hook and leave the process groups. The model trains on alone.
+
+        Where the exchange has failed it says so once more; the hooks are gone all the same.
+        """
         if not self._finalizer.alive:
             return
-        self._engine.drain()
-        self._finalizer()
-        for removable in self._removable:
-            removable.remove()
-        _attached.difference_update(self._read.tensors)
+        try:
+            self._engine.drain()
+        finally:
+            self._finalizer()
+            self._anchor.held = None
+            for removable in self._removable:
+                removable.remove()
+            for tensor in self._read.tensors:
+                if tensor in _attached:
+                    del _attached[tensor]
 
 
-def _stop(engine: Any) -> None:
+def _stop(engine: Any, watch: Watch) -> None:
     engine.stop()
+    watch.stop()
 
 
 def _refuse_thawed(name: str, tensor: nn.Parameter) -> Any:
@@ -146,25 +162,27 @@ def _refuse_thawed(name: str, tensor: nn.Parameter) -> Any:
         )
 
     tensor.requires_grad_(True)
-    handle = tensor.register_post_accumulate_grad_hook(refuse)
+    handle = tensor.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
     tensor.requires_grad_(False)
     return handle
 
 
-def _warn_of_autocast() -> Any:
-    """Residuals of scaled gradients need the scale: said once, at the first forward under fp16 autocast."""
-    said = False
+class _WarnOfAutocast:
+    """Residuals of scaled gradients need the scale: said once, at the first forward under fp16 autocast.
 
-    def look(module: nn.Module, _inputs: Any) -> None:
-        nonlocal said
-        if said or torch.compiler.is_compiling():
+    A class, since a model that carries it must still pickle.
+    """
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def __call__(self, module: nn.Module, _inputs: Any) -> None:
+        if self._said or torch.compiler.is_compiling():
             return
         kind = next((p.device.type for p in module.parameters()), "cpu")
         if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16:
-            said = True
+            self._said = True
             warnings.warn(
                 "fp16 autocast with a plan that keeps residuals or delays: pass attach(..., scaler=scaler), so that they "
                 "follow the loss scale", stacklevel=2,
             )  # fmt: skip
-
-    return look

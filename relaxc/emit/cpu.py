@@ -66,8 +66,10 @@ def literal(number: float, real: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One run over the elements. `ordered` ones add up in lanes, the others reduce in any order and store. `ahead` names
-    the arrays of which this run asks memory for a later part; it does not reduce then."""
+    """One run over the elements. `ordered` ones add up in lanes, the others reduce in any order and store.
+
+    `ahead` names the arrays of which this run asks memory for a later part; it does not reduce then.
+    """
 
     ordered: bool
     values: list[int]

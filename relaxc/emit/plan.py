@@ -22,6 +22,8 @@ MEBIBYTE = 1 << 20
 FIRST_BUCKET = MEBIBYTE
 BUCKET = 25 * MEBIBYTE
 """DDP's limits."""
+CODED_BUCKET = 4 * MEBIBYTE
+"""Messages of coded buckets follow one another in a pipeline, so smaller buckets cost nothing and start earlier."""
 PIECE = 256 << 10
 """Bytes of code per peer: larger messages suffer incast, smaller ones cost calls (measured)."""
 SEED = 0x5EED
@@ -43,10 +45,10 @@ def emit(program: Program, spec_name: str, parameters: Sequence[Parameter] | Non
     bodies = tuple(_body(body, number, dtypes, kernels) for number, body in enumerate(program.bodies))
     source = emit_kernels(tuple(kernels.values())) if kernels else ""
     text = print_program(program)
-    limits = (FIRST_BUCKET, BUCKET, PIECE, SEED)
+    limits = (FIRST_BUCKET, BUCKET, CODED_BUCKET, PIECE, SEED)
     manifest = Manifest(
         relaxc=relaxc.__version__, spec=spec_name, hash=_hash(text, source, limits), cpu="", seed=SEED, bodies=bodies,
-        first_bucket_bytes=FIRST_BUCKET, bucket_bytes=BUCKET, piece_bytes=PIECE,
+        first_bucket_bytes=FIRST_BUCKET, bucket_bytes=BUCKET, coded_bucket_bytes=CODED_BUCKET, piece_bytes=PIECE,
         parameters=None if parameters is None else tuple(ParameterPlan(p.name, p.shape, p.dtype) for p in parameters),
     )  # fmt: skip
     return Sources(manifest, text, source)

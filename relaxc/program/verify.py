@@ -142,15 +142,20 @@ def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], worl
                 _require(kernel.residual == wanted, f"{route.name}: {kernel.name} keeps what {feedback} does not say")
 
 
+Mail = dict[tuple[int, int, int], tuple[Message, Symbol]]
+"""What is under way, by (sender, receiver, leg)."""
+
+
 def _run(world: list[_Worker], kernels: dict[str, Kernel]) -> None:
     """Execute all workers' moves with mailboxes until none can go on."""
-    mail: dict[tuple[int, int, Message], Symbol] = {}
+    mail: Mail = {}
+    used: set[tuple[int, int, int]] = set()
     queues = [[move for phase in worker.phases for move in phase] for worker in world]
     going = True
     while going:
         going = False
         for worker, queue in zip(world, queues, strict=True):
-            while queue and _move(worker, queue[0], kernels, mail):
+            while queue and _move(worker, queue[0], kernels, mail, used):
                 queue.pop(0)
                 going = True
     _require(not any(queues), "a receive waits for a message that nobody sends")
@@ -158,18 +163,20 @@ def _run(world: list[_Worker], kernels: dict[str, Kernel]) -> None:
 
 
 def _move(
-    worker: _Worker, move: Run | Send | Receive, kernels: dict[str, Kernel], mail: dict[tuple[int, int, Message], Symbol]
+    worker: _Worker, move: Run | Send | Receive, kernels: dict[str, Kernel], mail: Mail, used: set[tuple[int, int, int]]
 ) -> bool:
     match move:
-        case Send(message=message, made_by=made_by, peer=peer):
-            key = (worker.rank, peer, message)
-            _require(key not in mail, "a message is sent twice")
-            mail[key] = worker.held[made_by, message]
-        case Receive(message=message, made_by=made_by, peer=peer):
-            key = (peer, worker.rank, message)
+        case Send(message=message, made_by=made_by, peer=peer, leg=leg):
+            key = (worker.rank, peer, leg)
+            _require(key not in used, "two messages on one leg between the same workers")
+            used.add(key)
+            mail[key] = (message, worker.held[made_by, message])
+        case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
+            key = (peer, worker.rank, leg)
             if key not in mail:
                 return False
-            worker.held[made_by, message] = mail.pop(key)
+            sent, worker.held[made_by, message] = mail.pop(key)
+            _require(sent == message, "a receive gets another message than it waits for")
         case Run():
             _kernel(worker, move, kernels[move.kernel])
     return True

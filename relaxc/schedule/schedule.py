@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relaxc.errors import ModelError
 from relaxc.manifest import BodyPlan, CodecPlan, Manifest
-from relaxc.schedule.actions import Piece, bind
+from relaxc.schedule.actions import Piece, bind, census
 from relaxc.schedule.buckets import Bucket, cut_buckets
 from relaxc.wire.parameters import Parameter
 from relaxc.schedule.pieces import cut_pieces
@@ -21,7 +21,7 @@ from relaxc.wire.routes import ROUTES
 class Schedule:
     """`bodies[i]` governs parameter i. Pieces are in the order in which they leave; a dense bucket has none.
 
-    `census` says whether workers tell each other which parameters had a gradient (with one worker there is no one to tell).
+    The last piece, behind the last bucket's, is the census of which parameters had a gradient.
     """
 
     workers: int
@@ -30,21 +30,16 @@ class Schedule:
     buckets: tuple[Bucket, ...]
     pieces: tuple[Piece, ...]
     dense_bytes: tuple[int, ...]
-    census: bool
 
     @property
     def sent_bytes(self) -> int:
         """Bytes that this worker hands to c10d in one iteration: messages sent, and buffers all-reduced."""
-        return sum(p.sent for p in self.pieces) + self.all_reduced_bytes
-
-    @property
-    def all_reduced_bytes(self) -> int:
-        return sum(self.dense_bytes) + (len(self.bodies) if self.census else 0)
+        return sum(p.sent for p in self.pieces) + sum(self.dense_bytes)
 
     @property
     def wire_bytes(self) -> int:
         """Payload that leaves this worker in one iteration: an all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
-        reduced = 2 * (self.workers - 1) * self.all_reduced_bytes // self.workers
+        reduced = 2 * (self.workers - 1) * sum(self.dense_bytes) // self.workers
         return sum(p.sent for p in self.pieces) + reduced
 
 
@@ -74,7 +69,8 @@ def idle_bodies(manifest: Manifest, bodies: Sequence[int]) -> list[BodyPlan]:
 
 def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: int, rank: int) -> Schedule:
     bodies = govern(manifest, parameters)
-    buckets = cut_buckets(parameters, bodies, manifest.first_bucket_bytes, manifest.bucket_bytes)
+    limits = [manifest.coded_bucket_bytes if b.exchange.codec else manifest.bucket_bytes for b in manifest.bodies]
+    buckets = cut_buckets(parameters, bodies, manifest.first_bucket_bytes, limits)
     pieces: list[Piece] = []
     dense: list[int] = []
     tag = 0
@@ -90,7 +86,8 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
             piece = bind(route, kernels, chunks, layout, members[0].real_bytes, rank, tag, number)
             tag += route.legs(workers)
             pieces.append(piece)
-    return Schedule(workers, rank, bodies, buckets, tuple(pieces), tuple(dense), workers > 1)
+    pieces.append(census(len(parameters), workers, rank, tag, len(buckets)))
+    return Schedule(workers, rank, bodies, buckets, tuple(pieces), tuple(dense))
 
 
 @dataclass(frozen=True, slots=True)

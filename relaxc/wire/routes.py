@@ -4,7 +4,8 @@ A piece is cut into one chunk per worker: chunk c is what worker c owns of it (o
 (rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier, schedule and, through the
 schedule, the C++ runtime all execute these same lists, so a new route is one more function here.
 
-A message is named by (leg, chunk): within a leg, one worker sends at most one message to a given peer.
+A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two workers:
+within a leg a worker sends a peer at most one message, so legs become tags.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    leg: int
+    """A code of a chunk: `stage` 0 is a contribution, each further one has been summed once more."""
+
+    stage: int
     chunk: int
 
 
@@ -58,6 +61,7 @@ class Send:
     message: Message
     made_by: int
     peer: int
+    leg: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Receive:
     message: Message
     made_by: int
     peer: int
+    leg: int
 
 
 Move = Run | Send | Receive
@@ -75,7 +80,7 @@ Phase = tuple[Move, ...]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`legs(workers)` is how many messages a worker can send to one peer per piece; `roundings(workers)` how often a value
+    """`legs(workers)` is how many legs a piece has; `roundings(workers)` how often a value
     is encoded between a contribution and the result."""
 
     name: str
@@ -100,15 +105,15 @@ def _phases_all(rank: int, workers: int) -> tuple[Phase, ...]:
     result = Message(1, rank)
     scatter: list[Move] = []
     for peer in peers:
-        scatter += [Run("contribute", peer, output=Message(0, peer)), Send(Message(0, peer), rank, peer)]
+        scatter += [Run("contribute", peer, output=Message(0, peer)), Send(Message(0, peer), rank, peer, 0)]
     scatter.append(Run("contribute", rank, output=Message(0, rank)))
-    reduce: list[Move] = [Receive(Message(0, rank), peer, peer) for peer in peers]
+    reduce: list[Move] = [Receive(Message(0, rank), peer, peer, 0) for peer in peers]
     reduce.append(Run("combine", rank, tuple((w, Message(0, rank)) for w in range(workers)), result))
-    reduce += [Send(result, rank, peer) for peer in peers]
+    reduce += [Send(result, rank, peer, 1) for peer in peers]
     reduce.append(Run("spread", rank, ((rank, result),)))
     gather: list[Move] = []
     for peer in peers:
-        gather += [Receive(Message(1, peer), peer, peer), Run("spread", peer, ((peer, Message(1, peer)),))]
+        gather += [Receive(Message(1, peer), peer, peer, 1), Run("spread", peer, ((peer, Message(1, peer)),))]
     return tuple(scatter), tuple(reduce), tuple(gather)
 
 
@@ -133,21 +138,22 @@ def _phases_ring(rank: int, workers: int) -> tuple[Phase, ...]:
     phases: list[Phase] = []
     for p in range(workers):
         chunk = (rank - 1 - p) % workers
-        arrives, leaves = Message(p - 1, chunk), Message(p, chunk)
-        taken = Receive(arrives, before, before)
+        taken = Receive(Message(p - 1, chunk), before, before, p - 1)
+        made = Message(p, chunk)
+        left = Send(made, rank, after, p)
         if p == 0:
-            phases.append((Run("contribute", chunk, output=leaves), Send(leaves, rank, after)))
+            phases.append((Run("contribute", chunk, output=made), left))
         elif p < workers - 1:
-            phases.append((taken, Run("hop", chunk, ((before, arrives),), leaves), Send(leaves, rank, after)))
+            phases.append((taken, Run("hop", chunk, ((before, taken.message),), made), left))
         else:
-            finish = Run("finish", chunk, ((before, arrives),), leaves)
-            phases.append((taken, finish, Send(leaves, rank, after), Run("spread", chunk, ((rank, leaves),))))
+            finish = Run("finish", chunk, ((before, taken.message),), made)
+            phases.append((taken, finish, left, Run("spread", chunk, ((rank, made),))))
     for p in range(1, workers):
         chunk = (rank - p) % workers
-        result = Message(workers - 1, chunk)
-        moves: list[Move] = [Receive(result, chunk, before)]
+        result, leg = Message(workers - 1, chunk), workers - 2 + p
+        moves: list[Move] = [Receive(result, chunk, before, leg)]
         if p < workers - 1:
-            moves.append(Send(result, chunk, after))
+            moves.append(Send(result, chunk, after, leg + 1))
         moves.append(Run("spread", chunk, ((chunk, result),)))
         phases.append(tuple(moves))
     return tuple(phases)
@@ -155,5 +161,5 @@ def _phases_ring(rank: int, workers: int) -> tuple[Phase, ...]:
 
 ROUTES = {
     "all": Route("all", _phases_all, _kernels_all, legs=lambda n: 2, roundings=lambda n: 2),
-    "ring": Route("ring", _phases_ring, _kernels_ring, legs=lambda n: n, roundings=lambda n: n),
+    "ring": Route("ring", _phases_ring, _kernels_ring, legs=lambda n: max(1, 2 * n - 2), roundings=lambda n: n),
 }

@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ CASES: list[Case] = [
     *((codec, kernel, DTYPES[(n + k) % 4]) for n, codec in enumerate(FULL) for k, kernel in enumerate(KERNELS)),
     *((codec, KERNELS[(n * 3 + n // 8) % 8], DTYPES[n // 2 % 4]) for n, codec in enumerate(MORE)),
     *((codecs.everything(), KERNELS[k], dtype) for k, dtype in ((1, "f32"), (3, "f16"), (4, "f64"), (7, "bf16"))),
-    (codecs.minmax(8), KERNELS[1], "f32"),
+    *((codecs.cast(kind), KERNELS[0], "f64") for kind in ("f16", "bf16", "f32")),
+    *((codec, KERNELS[1], "f32") for codec in (codecs.minmax(8), codecs.absmax(8))),
 ]
 
 
@@ -73,35 +74,46 @@ def functions() -> dict[str, Any]:
     return {symbol: lib[symbol] for lib, chunk in zip(libraries, chunks, strict=True) for symbol, _ in chunk}
 
 
-KINDS = ("normal", "nan", "inf", "both infs", "denormal", "1e20", "1e-12", "outlier", "zeros", "constant", "huge")
+KINDS = (
+    "normal",
+    "nan",
+    "inf",
+    "both infs",
+    "denormal",
+    "1e20",
+    "1e-12",
+    "outlier",
+    "zeros",
+    "constant",
+    "huge",
+    "near ties",
+)
 
 
 def data(kind: str, n: int, real: Any, rng: np.random.Generator) -> Array:
     x = rng.standard_normal(n).astype(real)
-    if n == 0:
-        return x
-    match kind:
-        case "normal":
-            x[::5] = -0.0  # in the residual too, so that some sums are -0
-        case "nan":
-            x[n // 2] = np.nan
-        case "inf":
-            x[n // 3] = np.inf
-        case "both infs":
-            x[n // 2], x[0] = np.inf, -np.inf
-        case "denormal":
-            x *= real(1e-41 if real is np.float32 else 1e-310)
-        case "1e20" | "1e-12":
-            x *= real(float(kind))
-        case "outlier":
-            x[-1] = 1e6
-        case "zeros":
-            x = np.copysign(real(0), x)
-        case "constant":
-            x[:] = 0.1
-        case "huge":
-            x = np.sign(x) * np.finfo(real).max
-    return x
+    tie = np.array([s + 2.0**-b + 2.0**-40 for s in (1, 2, -1) for b in (8, 9, 11, 12)])
+    whole = {
+        "denormal": x * real(1e-41 if real is np.float32 else 1e-310),
+        "1e20": x * real(1e20),
+        "1e-12": x * real(1e-12),
+        "zeros": np.copysign(real(0), x),
+        "constant": np.full(n, 0.1, real),
+        "huge": np.sign(x) * np.finfo(real).max,
+        "near ties": np.resize(tie, n).astype(real),
+    }.get(kind, x)
+    for place, value in SINGLE.get(kind, ()):
+        whole[place(n)] = value
+    return whole
+
+
+SINGLE: dict[str, list[tuple[Callable[[int], slice], float]]] = {
+    "normal": [(lambda n: slice(0, n, 5), -0.0)],  # in the residual too, so that some sums are -0
+    "nan": [(lambda n: slice(n // 2, n // 2 + 1), np.nan)],
+    "inf": [(lambda n: slice(n // 3, n // 3 + 1), np.inf)],
+    "both infs": [(lambda n: slice(n // 2, n // 2 + 1), np.inf), (lambda n: slice(1), -np.inf)],
+    "outlier": [(lambda n: slice(n - 1, n), 1e6)],
+}
 
 
 def _segments(codec: Codec, kernel: Kernel, dtype: str, seed: int) -> list[Segment]:

@@ -44,7 +44,7 @@ def test_zeros_stay_zeros(codec):
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 def test_minmax_hits_both_extremes(bits):
-    x = np.linspace(-3, 2 ** bits - 4, 64, dtype=np.float32)  # the scale is 1
+    x = np.linspace(-3, 2**bits - 4, 64, dtype=np.float32)  # the scale is 1
     decoded = through(codecs.minmax(bits), x)
     assert decoded[0] == x[0] and decoded[-1] == x[-1]
 

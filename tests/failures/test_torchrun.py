@@ -1,0 +1,67 @@
+"""Under torchrun: a restart after a loss, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "programs" / "elastic.py"
+
+
+def start(what: str, folder: Path, *options: str) -> subprocess.Popen[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}", *options]
+    return subprocess.Popen(
+        [*command, str(PROGRAM), what, str(folder)], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folders = {what: tmp_path_factory.mktemp(what) for what in ("die", "wait")}
+    started = {
+        "die": start("die", folders["die"], "--max-restarts=1"),
+        "wait": start("wait", folders["wait"]),
+    }
+    yield started, folders
+    for process in started.values():
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_control_c_leaves_no_process(runs) -> None:
+    process, folder = runs[0]["wait"], runs[1]["wait"]
+    end = time.monotonic() + 60
+    while not (folder / "waiting").exists():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, said = process.communicate(timeout=30)
+    assert "terminate called" not in said
+    pids = [int(path.read_text()) for path in folder.glob("attached.*")]
+    assert len(pids) == 2
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_the_second_attempt_trains(runs) -> None:
+    process, folder = runs[0]["die"], runs[1]["die"]
+    _, said = process.communicate(timeout=90)
+    assert process.returncode == 0, said
+    assert "terminate called" not in said
+    assert sorted(p.name for p in folder.glob("done.*")) == ["done.1.0", "done.1.1"]
+    results = [json.loads((folder / f"done.1.{rank}").read_text()) for rank in (0, 1)]
+    assert results[0] == results[1]
+    assert results[0]["iterations"] == 8
