@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +20,8 @@ from on_hosts import Figure, run_workers, show
 from torch import Tensor, nn
 
 import relaxc
+from relaxc.attach.plan import Plan
+from relaxc.build.kernels import build_kernels
 from relaxc.demo.counters import interface_traffic
 from relaxc.demo.hosts import Unavailable, shaped_hosts
 
@@ -36,7 +38,8 @@ Exchange = Callable[[], None]
 
 
 class Given(torch.autograd.Function):
-    """A loss whose backward takes no time: each parameter's gradient is the one that was given for it."""
+    """A loss whose backward takes no time: each parameter's gradient is the tensor that was given for it, and nobody else
+    holds it, so autograd copies nothing."""
 
     @staticmethod
     def forward(ctx: Any, gradients: list[Tensor], *parameters: Tensor) -> Tensor:
@@ -45,7 +48,9 @@ class Given(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor) -> Any:
-        return (None, *ctx.gradients)
+        given = tuple(ctx.gradients)
+        ctx.gradients.clear()
+        return (None, *given)
 
 
 def all_reduce(gradients: list[Tensor]) -> Exchange:
@@ -59,71 +64,36 @@ def all_reduce(gradients: list[Tensor]) -> Exchange:
     return exchange
 
 
-class Messages:
-    """The plan's messages without its codecs: pieces of one size to and from each peer, twice a bucket."""
+class Attached:
+    """A plan, driven by a backward that does nothing else."""
 
-    def __init__(self, size: int) -> None:
-        self.rank, workers = dist.get_rank(), dist.get_world_size()
-        self.peers = [(self.rank + i) % workers for i in range(1, workers)]
-        self.out = torch.zeros(size, dtype=torch.uint8)
-        self.into = {(tag, peer): torch.empty_like(self.out) for tag in range(2 * TENSORS) for peer in self.peers}
-        self.group = dist.new_group(timeout=TIMEOUT)
-
-    def receive(self) -> dict[int, list[Any]]:
-        """Post every receive; by tag."""
-        return {
-            tag: [dist.irecv(self.into[tag, peer], peer, group=self.group, tag=tag) for peer in self.peers]
-            for tag in range(2 * TENSORS)
-        }
-
-    def send(self, tag: int) -> list[Any]:
-        return [dist.isend(self.out, peer, group=self.group, tag=tag) for peer in self.peers]
-
-    def exchange(self) -> None:
-        """Scatter bucket i, gather bucket i-1, take in bucket i-2."""
-        expected, sent = self.receive(), []
-        for i in range(TENSORS + 2):
-            if i < TENSORS:
-                sent += self.send(2 * i)
-            if 0 <= i - 1 < TENSORS:
-                _wait(expected[2 * (i - 1)])
-                sent += self.send(2 * (i - 1) + 1)
-            if i >= 2:
-                _wait(expected[2 * (i - 2) + 1])
-        _wait(sent)
-
-
-def _wait(works: list[Any]) -> None:
-    for work in works:
-        work.wait()
-
-
-@dataclass
-class Compressed:
-    """The plan, driven by a backward that does nothing else."""
-
-    parameters: nn.ParameterList
-    gradients: list[Tensor]
-    relaxed: Any
-    """Kept here: what nobody holds is detached."""
+    def __init__(self, plan: Plan, gradients: list[Tensor]) -> None:
+        self.parameters = nn.ParameterList(nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients)
+        self.gradients = gradients
+        self.given: list[Tensor] = []
+        self.relaxed = plan.attach(self.parameters, torch.optim.SGD(self.parameters.parameters(), lr=0.0))
 
     @property
     def predicted_bytes(self) -> float:
         return float(self.relaxed.stats()["predicted_wire_bytes_per_iteration"])
 
-    def exchange(self) -> None:
-        loss: Tensor = Given.apply(self.gradients, *self.parameters)  # type: ignore[no-untyped-call]
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def zero(self) -> None:
+    def prepare(self) -> None:
+        self.given = [gradient.clone() for gradient in self.gradients]
         for parameter in self.parameters:
             parameter.grad = None
 
+    def exchange(self) -> None:
+        loss: Tensor = Given.apply(self.given, *self.parameters)  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
 
-def compressed(gradients: list[Tensor]) -> Compressed:
-    parameters = nn.ParameterList(nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients)
-    relaxed = relaxc.compile(SPEC).attach(parameters, torch.optim.SGD(parameters.parameters(), lr=0.0))
-    return Compressed(parameters, gradients, relaxed)
+
+def without_codec(plan: Plan) -> Plan:
+    """The same plan with kernels that do nothing: the same bytes, sent by the same calls."""
+    codec = plan.manifest.bodies[0].exchange.codec
+    assert codec is not None
+    symbols = sorted({kernel.symbol for kernel in codec.kernels})
+    empty = [f'extern "C" void {s}(const relaxrt_segment*, int64_t, const relaxrt_call*) {{}}' for s in symbols]
+    return replace(plan, library=build_kernels("\n".join(['#include "relaxrt/abi.h"', *empty, ""])))
 
 
 def timed(exchange: Exchange) -> float:
@@ -137,18 +107,17 @@ def timed(exchange: Exchange) -> float:
 def measure(rounds: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(dist.get_rank())
     gradients = [torch.randn(ELEMENTS, generator=generator) for _ in range(TENSORS)]
-    plan = compressed(gradients)
-    size = round(plan.predicted_bytes / (2 * TENSORS * (dist.get_world_size() - 1)))
+    compiled = relaxc.compile(SPEC)
+    plan, messages = Attached(compiled, gradients), Attached(without_codec(compiled), gradients)
     ways: dict[str, Exchange] = {
-        "all_reduce": all_reduce(gradients),
-        "plan": plan.exchange,
-        "messages": Messages(size).exchange,
-    }
+        "all_reduce": all_reduce(gradients), "plan": plan.exchange, "messages": messages.exchange,
+    }  # fmt: skip
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     counted = []
     for _ in range(rounds + 1):
         for name, exchange in ways.items():
-            plan.zero()
+            plan.prepare()
+            messages.prepare()
             dist.barrier()
             before = interface_traffic(os.environ["GLOO_SOCKET_IFNAME"]).sent
             seconds[name].append(timed(exchange))

@@ -1,11 +1,12 @@
 """A coded bucket, cut into pieces that follow one another through encode, wire and decode.
 
-A piece takes from each owner's share about `piece_bytes` of code: larger messages suffer incast, smaller ones cost calls
-(measured: 256 KB per peer). Cuts fall on block borders, so they never change a result.
+A piece takes from each owner's share at most about `piece_bytes` of code: larger messages suffer incast, smaller ones cost
+calls. Cuts fall on block borders, so they never change a result.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,17 +49,20 @@ def _share(parameters: Sequence[Parameter], layout: Layout, workers: int, owner:
 def _cut_share(
     ranges: Sequence[Range], parameters: Sequence[Parameter], layout: Layout, piece_bytes: int
 ) -> list[Chunk]:
+    """Chunks of nearly equal size, as many as keep each at about `piece_bytes`."""
     real = {p.number: p.real_bytes for p in parameters}
+    total = sum(layout.bytes_of(r.elements, real[r.parameter]) for r in ranges)
+    count = -(-total // piece_bytes)
     chunks: list[list[Range]] = []
-    room = 0
+    room = 0.0
     for range_ in ranges:
+        per_block = layout.block_bytes(layout.block, real[range_.parameter])
         first, end = range_.first, range_.first + range_.elements
         while first < end:
-            per_block = layout.block_bytes(layout.block, real[range_.parameter])
-            if room < per_block or not chunks:
+            if room <= 0:
                 chunks.append([])
-                room = max(piece_bytes, per_block)
-            take = min(end - first, room // per_block * layout.block)
+                room += total / count
+            take = min(end - first, math.ceil(room / per_block) * layout.block)
             chunks[-1].append(Range(range_.parameter, first, take))
             room -= layout.bytes_of(take, real[range_.parameter])
             first += take
