@@ -23,13 +23,13 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
     from relaxc.attach.parameters import read_parameters
-    from relaxc.attach.plan import Plan
+    from relaxc.attach.plan import open_plan
 
     source = _source(spec)
-    program = pipeline.to_program(pipeline.to_spec(source, {k: str(v) for k, v in (settings or {}).items()}))
+    chosen = {k: str(v) for k, v in (settings or {}).items()}
+    checked = pipeline.to_spec(source, chosen)
     parameters = None if model is None else read_parameters(model).parameters
-    built = pipeline.build(program, Path(source.name).name, parameters)
-    return Plan(built.manifest, built.library)
+    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters))
 
 
 def load(folder: str | Path) -> Plan:

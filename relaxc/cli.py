@@ -10,13 +10,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from relaxc import __version__, cli_spec
+from relaxc import __version__, cli_compile, cli_spec
 from relaxc.errors import RelaxError
 from relaxc.usage import UsageError
 
 USAGE, BUG, INTERRUPTED = 2, 70, 130
 
-QUICK: dict[str, Callable[[Sequence[str]], int]] = {"check": cli_spec.check, "format": cli_spec.format_}
+QUICK: dict[str, Callable[[Sequence[str]], int]] = {
+    "check": cli_spec.check, "format": cli_spec.format_, "compile": cli_compile.compile,
+}  # fmt: skip
 """Commands that parse their own arguments; cli_app has all others."""
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relaxc import __version__, cli_spec, pipeline
+from relaxc import __version__, cli_compile, cli_spec, pipeline
 from relaxc.language.source import Source
 from relaxc.program.ir import Program
 from relaxc.usage import UsageError
@@ -79,35 +78,10 @@ def explain(
     typer.echo(explained(program, counts), nl=False)
 
 
-@app.command()
-def compile(
-    spec: Spec,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="the plan's folder [default: build/SPEC]")] = None,
-    settings: Settings = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="make kernels for this model's dtypes only")
-    ] = None,
-    carry_runtime: Annotated[
-        bool, typer.Option("--carry-runtime", help="put the runtime's binary into the plan, for hosts without a compiler")
-    ] = False,
-) -> None:
+@app.command(context_settings=OWN_ARGUMENTS, add_help_option=False)
+def compile(context: typer.Context) -> None:
     """Compile a spec into a plan: `plan = relaxc.load(FOLDER); plan.attach(model, optimizer)`."""
-    source, program = _program(spec, settings)
-    name = "stdin" if spec == cli_spec.STDIN else Path(spec).stem
-    parameters = None
-    if model is not None:
-        from relaxc.model_option import parameters_of
-
-        parameters = parameters_of(model)
-    built = pipeline.build(program, name, parameters)
-    runtime = None
-    if carry_runtime:
-        from relaxc.build.runtime import build_runtime
-
-        runtime = build_runtime()
-    folder = output or Path("build") / name
-    pipeline.write(built, source.text, folder, runtime)
-    typer.echo(f"{folder}: plan {built.manifest.hash[:12]} of {source.name}")
+    raise typer.Exit(cli_compile.compile(context.args))
 
 
 @app.command()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from relaxc.program.verify import verify
 
 if TYPE_CHECKING:
     from relaxc.build.report import Report
-    from relaxc.manifest import Manifest
     from relaxc.wire.parameters import Parameter
 
 
@@ -35,45 +33,72 @@ def to_messages(program: Program) -> Program:
     return verify(carry(program))
 
 
-@dataclass(frozen=True)
-class Built:
-    """`library` is None where nothing is coded."""
+def build(
+    spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None, report: Report | None = None
+) -> Path:
+    """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is.
 
-    manifest: Manifest
-    program: str
-    kernels: str
-    library: Path | None
+    Raise SpecError, or BuildError (RX05) where there is no compiler or none that works.
+    """
+    from relaxc.build import cache
+    from relaxc.build.report import on_stderr
+
+    def make(folder: Path) -> None:
+        _make(to_program(spec), spec.source.text, name, parameters, report, folder)
+
+    key = cache.key_of(_identity(spec, settings, name, parameters))
+    return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
-def build(program: Program, name: str, parameters: Sequence[Parameter] | None, report: Report | None = None) -> Built:
-    """Emit and compile. Raise BuildError (RX05) where there is no compiler, or none that works."""
-    import msgspec  # what builds is imported here: `check` must start without it
+def _identity(
+    spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None
+) -> Iterator[str]:
+    from relaxc.build.compiler import find
+    from relaxc.build.installation import fingerprint
+    from relaxc.errors import BuildError
+
+    yield from (fingerprint(), spec.source.text, name, repr(parameters))
+    yield from (f"{k}={v}" for k, v in sorted(settings.items()))
+    try:
+        compiler = find()
+    except BuildError as error:
+        yield error.message  # a plan without kernels needs none
+    else:
+        yield from (compiler.version, str(compiler.cpu))
+
+
+def _make(
+    program: Program, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path
+) -> None:
+    import shutil
+
+    import msgspec
 
     from relaxc.build.compiler import this_cpu
-    from relaxc.build.kernels import build_kernels
+    from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
+    from relaxc.build.plan_files import MANIFEST
     from relaxc.emit.plan import emit
-
-    sources = emit(to_messages(program), name, parameters)
-    if not sources.kernels:
-        return Built(sources.manifest, sources.program, "", None)
-    library = build_kernels(sources.kernels, report)
-    manifest = msgspec.structs.replace(sources.manifest, cpu=str(this_cpu()))
-    return Built(manifest, sources.program, sources.kernels, library)
-
-
-def write(built: Built, spec_text: str, folder: Path, runtime: Path | None = None) -> None:
-    """Write the plan's directory. Raise BuildError (RX05) where it can't be written."""
-    from relaxc.build.kernels import LIBRARY, SOURCE
-    from relaxc.build.plan_files import MANIFEST, write_plan
     from relaxc.manifest import encode
 
-    files: dict[str, bytes | Path] = {
-        MANIFEST: encode(built.manifest), "spec.relax": spec_text.encode(), "program.relax": built.program.encode(),
-    }  # fmt: skip
-    if built.library is not None:
-        files |= {SOURCE: built.kernels.encode(), LIBRARY: built.library}
-    if runtime is not None:
-        from relaxc.build.runtime import carried_name, runtime_identity
+    sources = emit(to_messages(program), name, parameters)
+    manifest = sources.manifest
+    if sources.kernels:
+        shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
+        (folder / SOURCE).write_text(sources.kernels)
+        manifest = msgspec.structs.replace(manifest, cpu=str(this_cpu()))
+    (folder / MANIFEST).write_bytes(encode(manifest))
+    (folder / "spec.relax").write_text(text)
+    (folder / "program.relax").write_text(sources.program)
 
-        files[carried_name(runtime_identity())] = runtime
+
+def deliver(built: Path, folder: Path, carry_runtime: bool = False) -> None:
+    """Write the plan's directory. Raise BuildError (RX05) where it can't be written."""
+    from relaxc.build.cache import SEAL
+    from relaxc.build.plan_files import write_plan
+
+    files: dict[str, bytes | Path] = {path.name: path for path in built.iterdir() if path.name != SEAL}
+    if carry_runtime:
+        from relaxc.build.runtime import build_runtime, carried_name, runtime_identity
+
+        files[carried_name(runtime_identity())] = build_runtime()
     write_plan(folder, files)

@@ -80,8 +80,15 @@ class Engine {
     queue_->pieces.push_back(std::move(piece));
   }
 
-  // on_wait(seconds) may raise; on_failure(iteration, bucket, peer, what) raises.
-  void start(const py::function& on_wait, const py::function& on_failure) {
+  // `watch` has on_wait(seconds), which may raise; on_failure(iteration, bucket, peer, what) and refuse(code, message,
+  // help), which raise; and on_broken(iteration).
+  void start(const py::object& watch) {
+    py::function on_wait = watch.attr("on_wait"), on_failure = watch.attr("on_failure");
+    py::function refuse = watch.attr("refuse"), on_broken = watch.attr("on_broken");
+    gradients_->refuse = [refuse](const std::string& code, const std::string& message, const std::string& help) {
+      with_python([&] { refuse(code, message, help); });
+    };
+    gradients_->on_broken = [on_broken](uint64_t iteration) { with_python([&] { on_broken(iteration); }); };
     gradients_->on_wait = [on_wait](double seconds) {
       with_python([&] {
         if (PyErr_CheckSignals() != 0) throw py::error_already_set();

@@ -17,19 +17,20 @@ using torch::autograd::variable_list;
 // Runs a function after a node of the graph. Compiled autograd traces hooks into its own graph, where ours can't run.
 class Hook final : public torch::autograd::FunctionPostHook {
  public:
-  explicit Hook(std::function<void()> run) : run_(std::move(run)) {}
+  explicit Hook(std::function<void()> run, std::function<void()> compiled = {})
+      : run_(std::move(run)), compiled_(std::move(compiled)) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     run_();
     return outputs;
   }
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {
-    throw std::runtime_error(
-        "RX0610: compiled autograd does not run relaxc's gradient hooks; "
-        "turn it off (torch._dynamo.config.compiled_autograd = False) or detach the plan");
+    if (compiled_) compiled_();
+    throw std::runtime_error("compiled autograd can't run this hook");
   }
 
  private:
   std::function<void()> run_;
+  std::function<void()> compiled_;
 };
 
 constexpr int slice_ms = 50;
@@ -78,6 +79,8 @@ void Gradients::attach() {
     p.accumulator = torch::autograd::impl::grad_accumulator(p.tensor);
     p.hook = p.accumulator->add_post_hook(std::make_unique<Hook>([self, i] {
       if (auto gradients = self.lock()) gradients->on_gradient(static_cast<int>(i));
+    }, [self] {
+      if (auto gradients = self.lock()) gradients->refuse_compiled();
     }));
   }
 }
@@ -101,14 +104,16 @@ std::string Gradients::lost() const {
 
 void Gradients::on_gradient(int index) {
   if (!enabled) return;
-  if (!broken_.empty()) throw std::runtime_error(broken_);
+  if (broken_) refuse_broken();
   if (backward_.expired()) begin();
   Iteration& iteration = *iteration_;
   Parameter& parameter = parameters_[index];
   if (iteration.fired[index])
-    throw std::runtime_error("RX0611: parameter " + parameter.name +
-                             " received a second gradient in one backward, as reentrant activation checkpointing gives a "
-                             "module that is used twice; checkpoint with use_reentrant=False");
+    refuse("RX0611",
+           "parameter " + parameter.name +
+               " received a second gradient in one backward, as reentrant activation checkpointing gives a module that "
+               "is used twice",
+           "checkpoint with use_reentrant=False");
   iteration.fired[index] = 1;
   collect(index);
   if (--iteration.missing[parameter.bucket] == 0) queue_->ready(iteration, parameter.bucket);
@@ -154,18 +159,33 @@ void Gradients::on_callback(const std::shared_ptr<Backward>& backward) {
 // An exception ended backward before its callback.
 void Gradients::aborted() {
   auto iteration = std::exchange(iteration_, nullptr);
-  if (iteration && !queue_->cancel(iteration) && !queue_->failure())
-    broken_ =
-        "RX0612: an exception ended backward after some gradients had left for the other workers, so this worker's plan no "
-        "longer agrees with theirs; restart the run from a checkpoint";
+  if (!iteration || queue_->cancel(iteration) || queue_->failure()) return;
+  broken_ = true;
+  try {
+    on_broken(iteration->number);  // the others need not wait until their timeout
+  } catch (const std::exception&) {
+    // This runs while the user's own exception is on its way; that one counts.
+  }
+}
+
+void Gradients::refuse_broken() const {
+  refuse("RX0612",
+         "an exception ended backward after some gradients had left for the other workers, so this worker's plan no longer "
+         "agrees with theirs",
+         "restart the run from a checkpoint");
+}
+
+void Gradients::refuse_compiled() const {
+  refuse("RX0610", "compiled autograd does not run relaxc's gradient hooks",
+         "turn it off (torch._dynamo.config.compiled_autograd = False) or detach the plan");
 }
 
 void Gradients::check_gradient(const Parameter& parameter, const at::Tensor& grad) const {
   if (grad.layout() != at::kStrided)
-    throw std::runtime_error("RX0406: parameter " + parameter.name +
-                             " has a sparse gradient; use sparse=False in its embedding");
+    refuse("RX0406", "parameter " + parameter.name + " has a sparse gradient", "use sparse=False in its embedding");
   if (grad.scalar_type() != parameter.tensor.scalar_type())
-    throw std::runtime_error("RX0407: the gradient of parameter " + parameter.name + " has another dtype than it");
+    refuse("RX0407", "the gradient of parameter " + parameter.name + " has another dtype than it",
+           "keep gradients in the dtype of their parameter");
 }
 
 const at::Tensor& Gradients::view(int index, uint64_t iteration) const {
@@ -309,7 +329,7 @@ void Gradients::raise() {
 }
 
 void Gradients::drain() {
-  if (!broken_.empty()) throw std::runtime_error(broken_);
+  if (broken_) refuse_broken();
   auto start = std::chrono::steady_clock::now();
   while (!queue_->wait_idle(slice_ms)) {
     if (queue_->failure()) raise();

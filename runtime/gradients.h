@@ -28,6 +28,10 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   std::function<double()> loss_scale;
   // Called while waiting, with the seconds waited so far; may throw (a signal, another worker's failure).
   std::function<void(double)> on_wait;
+  // refuse(code, message, help) throws what Python raises for the user's mistake.
+  std::function<void(const std::string&, const std::string&, const std::string&)> refuse;
+  // Called where this worker can't go on with an iteration that the others have begun.
+  std::function<void(uint64_t)> on_broken;
   // Called when the exchange failed; throws.
   std::function<void(const Failure&)> on_failure;
 
@@ -73,6 +77,8 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   void complete(Iteration& iteration);
   void finish();
   void aborted();
+  void refuse_broken() const;
+  void refuse_compiled() const;
   void collect(int index);
   void collect_absent(int index);
   void check_gradient(const Parameter& parameter, const at::Tensor& grad) const;
@@ -95,7 +101,7 @@ class Gradients : public std::enable_shared_from_this<Gradients> {
   size_t longest_delay_ = 0;
   size_t census_bucket_ = 0;
   std::vector<int> hidden_;
-  std::string broken_;
+  bool broken_ = false;
   double exposed_seconds_ = 0;
 };
 

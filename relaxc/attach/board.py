@@ -53,10 +53,14 @@ class Board:
         if self._thread.is_alive():
             self._thread.join(1.0)
 
-    def collect(self, mine: Record) -> dict[int, Record]:
-        """Publish this worker's failure, and return the records of all that answer within GRACE seconds."""
+    def post(self, mine: Record) -> None:
+        """Publish this worker's failure."""
         self._mine = mine
         self._wake.set()
+
+    def collect(self, mine: Record) -> dict[int, Record]:
+        """Publish this worker's failure, and return the records of all that answer within GRACE seconds."""
+        self.post(mine)
         end = time.monotonic() + GRACE
         while time.monotonic() < end and self._thread.is_alive() and len(self.records) < self._workers:
             time.sleep(0.05)

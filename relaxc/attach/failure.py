@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 from relaxc.attach.board import OTHERS, Board
 from relaxc.attach.groups import Groups
-from relaxc.errors import ExchangeError
+from relaxc.errors import ExchangeError, ModelError
 
+BROKEN = "an exception ended backward midway"
 RESTART = "restart the run from the last checkpoint"
 
 
@@ -34,6 +35,14 @@ class Watch:
             self._told = self._judge({"iteration": iteration, "bucket": bucket, "peer": peer, "what": what})
         raise self._told
 
+    def on_broken(self, iteration: int) -> None:
+        """An exception of the user's ended this worker's backward midway: the others' exchange can't complete."""
+        self._board.post({"iteration": iteration, "bucket": -1, "peer": -1, "what": BROKEN})
+
+    def refuse(self, code: str, message: str, help: str) -> NoReturn:
+        """A mistake of the user's that only shows while training."""
+        raise (ModelError if code.startswith("RX04") else ExchangeError)(code, message, help)
+
     def _judge(self, mine: dict[str, Any]) -> ExchangeError:
         records = self._board.collect(mine)
         if not records:
@@ -45,11 +54,15 @@ class Watch:
         absent = [r for r in range(self._workers) if r not in records]
         if absent:
             self._board.judge(absent)
-        cause = next((r for r in records.values() if r["bucket"] >= 0), mine)
+        cause = next((r for r in records.values() if r["bucket"] >= 0 or r["what"] == BROKEN), mine)
         idle = [r for r, record in records.items() if record.get("idle") and r != self._rank]
-        return ExchangeError("RX0603", self._sentence(mine if mine["bucket"] >= 0 else cause, absent, idle), RESTART)
+        broken = [r for r, record in records.items() if record["what"] == BROKEN]
+        shown = mine if mine["bucket"] >= 0 else cause
+        return ExchangeError("RX0603", self._sentence(shown, broken, absent, idle), RESTART)
 
-    def _sentence(self, shown: dict[str, Any], absent: list[int], idle: list[int]) -> str:
+    def _sentence(self, shown: dict[str, Any], broken: list[int], absent: list[int], idle: list[int]) -> str:
+        if broken:
+            return f"rank {self._rank}: the exchange failed at {_place(shown)}: {BROKEN} on rank {_list(broken)}"
         if absent:
             who = f"; missing: rank {_list(absent)}"
         elif idle:

@@ -20,10 +20,10 @@ from relaxc.attach.engine import make_engine
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.relaxed import Relaxed, refuse_attached
-from relaxc.build.plan_files import read_plan, usable_library
+from relaxc.build.plan_files import MANIFEST, read_plan, usable_library
 from relaxc.build.runtime import carried_runtime, load_runtime
 from relaxc.errors import BuildError, ModelError, RelaxError
-from relaxc.manifest import Manifest
+from relaxc.manifest import Manifest, decode
 from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
 
@@ -103,8 +103,13 @@ def _same_parameters(manifest: Manifest, read: ModelParameters) -> None:
 
 def load(folder: str | Path) -> Plan:
     """The plan in `folder`, as `relaxc compile -o` wrote it. Raise BuildError (RX05) where it is damaged or another version's."""
-    folder = Path(folder)
-    manifest = read_plan(folder)
+    read_plan(Path(folder))
+    return open_plan(Path(folder))
+
+
+def open_plan(folder: Path) -> Plan:
+    """A plan whose files are known to be whole: one of the cache, or one that `read_plan` has looked at."""
+    manifest = decode((folder / MANIFEST).read_bytes())
     coded = any(body.exchange.codec for body in manifest.bodies)
     library = usable_library(folder, manifest) if coded else None
     return Plan(manifest, library, carried_runtime(folder))

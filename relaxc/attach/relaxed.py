@@ -57,7 +57,7 @@ class Relaxed:
         self._hook_optimizers(optimizers)
         self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen]
         self._watch.start()
-        self._engine.start(self._watch.on_wait, self._watch.on_failure)
+        self._engine.start(self._watch)
         self._finalizer = weakref.finalize(self, _stop, self._engine, self._watch)
         self._anchor = drop_anchor(model, read.tensors, self)
         _attached.update({tensor: weakref.ref(self) for tensor in read.tensors})

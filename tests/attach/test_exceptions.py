@@ -143,3 +143,21 @@ def buffers(rank: int, workers: int) -> None:
 
 def test_buffers_become_rank_0s(pool: Pool) -> None:
     pool.run(buffers, 2)
+
+
+def on_one_worker(rank: int, workers: int) -> str:
+    """Only rank 1 raises, after its last layer's bucket left; what rank 0 ends with."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 600), nn.Linear(600, 600), nn.Linear(600, 3))
+    relaxed = loops.attach(loops.EXACT, model)
+    x, y = loops.batch(rank, 0)
+    if rank == 1:
+        with pytest.raises(ZeroDivisionError):
+            loops.loss(model[1:], (Waits.apply(model[0](x), relaxed), y)).backward()
+        return loops.refused("RX0612", lambda: loops.backward(model, rank, 1))
+    return loops.refused("RX0603", lambda: loops.backward(model, rank, 0))
+
+
+def test_the_other_workers_learn_of_it_before_their_timeout(pool: Pool) -> None:
+    told, _ = pool.run(on_one_worker, 2, timeout=20)  # loops.attach gives them 30 seconds
+    assert "backward midway on rank 1" in told
