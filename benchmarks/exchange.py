@@ -38,8 +38,8 @@ Exchange = Callable[[], None]
 
 
 class Given(torch.autograd.Function):
-    """A loss whose backward takes no time: each parameter's gradient is the tensor that was given for it, and nobody else
-    holds it, so autograd copies nothing."""
+    """A loss whose backward takes no time: each parameter's gradient is the tensor that was given for it, and nobody
+    else holds it, so autograd copies nothing."""
 
     @staticmethod
     def forward(ctx: Any, gradients: list[Tensor], *parameters: Tensor) -> Tensor:

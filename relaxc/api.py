@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
-    """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line end or
-    a space. With `model`, kernels are made for its dtypes only and the plan takes no other model.
+    """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
+    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
@@ -33,7 +33,8 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
 
 
 def load(folder: str | Path) -> Plan:
-    """The plan that `relaxc compile -o folder` wrote. Raise BuildError (RX05) where it is damaged or another version's."""
+    """The plan that `relaxc compile -o folder` wrote. Raise BuildError (RX05) where it is damaged or another
+    version's."""
     from relaxc.attach.plan import load as load_plan
 
     return load_plan(folder)

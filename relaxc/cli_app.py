@@ -66,7 +66,9 @@ def _program(spec: str, settings: list[str] | None) -> tuple[Source, Program]:
 def explain(
     spec: Spec,
     settings: Settings = None,
-    workers: Annotated[list[int] | None, typer.Option(help="a number of workers to show figures for; repeatable")] = None,
+    workers: Annotated[
+        list[int] | None, typer.Option(help="a number of workers to show figures for; repeatable")
+    ] = None,
 ) -> None:
     """Show the program that a spec stands for, what it sends to whom, and what that costs."""
     from relaxc.explain import explain as explained

@@ -48,6 +48,8 @@ def _options(arguments: Sequence[str]) -> Namespace:
         "--model", metavar="PACKAGE.MODULE:FACTORY", help="make the plan for this model: kernels for its dtypes only"
     )
     parser.add_argument(
-        "--carry-runtime", action="store_true", help="put the runtime's binary into the plan, for hosts without a compiler"
+        "--carry-runtime",
+        action="store_true",
+        help="put the runtime's binary into the plan, for hosts without a compiler",
     )
     return parser.parse_args(arguments)

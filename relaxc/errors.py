@@ -1,4 +1,5 @@
-"""The user's mistakes outside a spec's text: RX04 model, RX05 build, RX06 running. Bugs of relaxc are other exceptions."""
+"""The user's mistakes outside a spec's text: RX04 model, RX05 build, RX06 running. Bugs of relaxc are other
+exceptions."""
 
 from __future__ import annotations
 

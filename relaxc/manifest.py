@@ -42,7 +42,8 @@ class ExchangePlan(msgspec.Struct, frozen=True):
 
 
 class BodyPlan(msgspec.Struct, frozen=True):
-    """The parameters that `selector` matches (and no earlier body does): their gradients' exchange, `delay` iterations late."""
+    """The parameters that `selector` matches (and no earlier body does): their gradients' exchange, `delay`
+    iterations late."""
 
     selector: Any
     statement: str
@@ -57,8 +58,8 @@ class ParameterPlan(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it.
-    `cpu` names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
+    """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
+    names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
     Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece."""
 
     format: int = FORMAT

@@ -28,7 +28,9 @@ def parameters_of(option: str) -> tuple[Parameter, ...]:
 
     model = _made(module_name, name)
     if not isinstance(model, torch.nn.Module):
-        raise ModelError("RX0420", f"{option} gives a {type(model).__name__}, not a torch.nn.Module", "return the model")
+        raise ModelError(
+            "RX0420", f"{option} gives a {type(model).__name__}, not a torch.nn.Module", "return the model"
+        )
     return read_parameters(model).parameters
 
 

@@ -34,7 +34,11 @@ def to_messages(program: Program) -> Program:
 
 
 def build(
-    spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None, report: Report | None = None
+    spec: Spec,
+    settings: Mapping[str, str],
+    name: str,
+    parameters: Sequence[Parameter] | None,
+    report: Report | None = None,
 ) -> Path:
     """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is.
 

@@ -64,10 +64,10 @@ class Pool:
     def _receive(self, rank: int, connection: Any) -> tuple[bool, Any]:
         try:
             answer: tuple[bool, Any] = connection.recv()
-            return answer
         except (EOFError, ConnectionResetError):
             self.close()
             raise WorkerError(rank, "EOFError", "the worker died") from None
+        return answer
 
     def _grow(self, workers: int) -> None:
         while len(self._workers) < workers:
@@ -99,7 +99,9 @@ def serve(connection: Any) -> None:
         connection.send(_answer(*task))
 
 
-def _answer(rank: int, workers: int, store: str, where: tuple[str, str], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+def _answer(
+    rank: int, workers: int, store: str, where: tuple[str, str], arguments: tuple[Any, ...]
+) -> tuple[bool, Any]:
     import torch
     import torch.distributed as dist
 
@@ -108,7 +110,7 @@ def _answer(rank: int, workers: int, store: str, where: tuple[str, str], argumen
         torch.manual_seed(1234)
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=workers)
         return True, function(rank, workers, *arguments)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the test is told
         return False, (type(error).__name__, "".join(traceback.format_exception(error)))
     finally:
         if dist.is_initialized():

@@ -1,7 +1,7 @@
 """Before anything is exchanged: do all workers mean the same?
 
-A message larger than its receive aborts the process, uncatchably, on the backend's own thread; this comparison is the only
-defence, so it covers every size.
+A message larger than its receive aborts the process, uncatchably, on the backend's own thread; this comparison is the
+only defence, so it covers every size.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ def messages_of(schedule: Schedule) -> dict[str, dict[int, list[tuple[int, int]]
 
 
 def agree(groups: Groups, facts: Facts | RelaxError, messages: Mapping[str, Any]) -> None:
-    """Raise ExchangeError (RX0601) on every worker, naming the first difference. `facts` is this worker's refusal where it
-    has one: then all workers end with it."""
-    mine = {"refusal": str(facts), "rank": groups.rank} if isinstance(facts, RelaxError) else {"facts": facts, **messages}
+    """Raise ExchangeError (RX0601) on every worker, naming the first difference. `facts` is this worker's refusal
+    where it has one: then all workers end with it."""
+    mine = (
+        {"refusal": str(facts), "rank": groups.rank} if isinstance(facts, RelaxError) else {"facts": facts, **messages}
+    )
     try:
         gathered = groups.gather(mine)
     except RuntimeError as error:
@@ -80,7 +82,8 @@ def _compare_facts(all_facts: Sequence[Facts]) -> None:
             difference = _difference(first[what], facts.get(what))
             if difference:
                 raise ExchangeError(
-                    "RX0601", f"the workers differ in {what}: rank 0 has {difference[0]}, rank {rank} has {difference[1]}",
+                    "RX0601",
+                    f"the workers differ in {what}: rank 0 has {difference[0]}, rank {rank} has {difference[1]}",
                     "give every worker the same plan, model and versions",
                 )  # fmt: skip
 

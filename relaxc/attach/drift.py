@@ -31,6 +31,7 @@ def check_replicas(names: Sequence[str], tensors: Sequence[torch.Tensor], groups
         for rank, other in enumerate(theirs):
             if not torch.equal(other[number], theirs[0][number]):
                 raise ExchangeError(
-                    "RX0605", f"replicas differ after iteration {iteration}: parameter {name} of rank {rank} is not rank 0's",
+                    "RX0605",
+                    f"replicas differ after iteration {iteration}: rank {rank}'s parameter {name} is not rank 0's",
                     "look for code that changes weights, gradients or the learning rate on some workers only",
                 )  # fmt: skip

@@ -18,7 +18,6 @@ from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.schedule import Schedule, residual_of
 
 
-
 @dataclass(frozen=True)
 class Residuals:
     """Of one parameter, in its arithmetic type; None where the plan keeps none. `owner` starts at element `first`."""
@@ -30,7 +29,8 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Running:
-    """The engine and what Python keeps of it. `flat[b]` are bucket b's buffers, `offsets[p]` where parameter p starts there."""
+    """The engine and what Python keeps of it. `flat[b]` are bucket b's buffers, `offsets[p]` where parameter p starts
+    there."""
 
     engine: Any
     residuals: tuple[Residuals, ...]
@@ -40,7 +40,12 @@ class Running:
 
 
 def make_engine(
-    runtime: ModuleType, library: Path | None, manifest: Manifest, read: ModelParameters, schedule: Schedule, groups: Groups
+    runtime: ModuleType,
+    library: Path | None,
+    manifest: Manifest,
+    read: ModelParameters,
+    schedule: Schedule,
+    groups: Groups,
 ) -> Running:
     engine = runtime.Engine(groups.exchange, manifest.seed, None if library is None else str(library))
     bucket_of, offsets = _positions(read, schedule)
@@ -49,7 +54,13 @@ def make_engine(
     for number, parameter in enumerate(read.parameters):
         kept = residuals[number]
         engine.add_parameter(
-            read.tensors[number], parameter.name, bucket_of[number], offsets[number], kept.worker, kept.owner, kept.first
+            read.tensors[number],
+            parameter.name,
+            bucket_of[number],
+            offsets[number],
+            kept.worker,
+            kept.owner,
+            kept.first,
         )
     _add_buckets(engine, manifest, schedule, flat)
     return Running(engine, residuals, flat, offsets, bucket_of)

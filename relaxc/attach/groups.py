@@ -80,7 +80,7 @@ def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | No
     rank, workers = dist.get_rank(group), dist.get_world_size(group)
     if users is None or rank < 0:
         raise ExchangeError("RX0600", "this process is not in the group", "attach only on the members of `group`")
-    shared = dist.distributed_c10d._get_default_store()
+    shared = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - no public way to it
     counted = _attached.setdefault(shared, Counter())
     counted[users.group_name] += 1
     # torchrun's agent keeps its store when it restarts the workers
@@ -135,6 +135,6 @@ def _make(store: Store, part: str, rank: int, workers: int, limit: timedelta) ->
     inner = PrefixStore(part, store)
     group = dist.ProcessGroup(inner, rank, workers)
     backend = dist.ProcessGroupGloo(inner, rank, workers, limit)
-    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)  # noqa: SLF001 - as new_group does
     _alive.add(group)
     return group

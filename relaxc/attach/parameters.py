@@ -31,7 +31,9 @@ def read_parameters(model: nn.Module) -> ModelParameters:
     _refuse_sparse(model)
     live = [(name, tensor) for name, tensor in named if tensor.requires_grad]
     if not live:
-        raise ModelError("RX0402", "the model has no parameter that requires a gradient", "attach before freezing it all")
+        raise ModelError(
+            "RX0402", "the model has no parameter that requires a gradient", "attach before freezing it all"
+        )
     parameters = tuple(
         Parameter(number, name, tuple(tensor.shape), DTYPES[tensor.dtype]) for number, (name, tensor) in enumerate(live)
     )
@@ -71,7 +73,9 @@ def _refuse(name: str, tensor: torch.Tensor) -> None:
     if isinstance(tensor, nn.parameter.UninitializedParameter):
         raise ModelError("RX0404", f"parameter {name} has no shape yet", "run one forward pass before attach")
     if type(tensor).__name__ == "DTensor" or type(tensor.data).__name__ == "DTensor":
-        raise ModelError("RX0403", f"parameter {name} is a DTensor", "relaxc exchanges whole tensors: use a model without it")
+        raise ModelError(
+            "RX0403", f"parameter {name} is a DTensor", "relaxc exchanges whole tensors: use a model without it"
+        )
     if tensor.is_meta:
         raise ModelError(
             "RX0404", f"parameter {name} has no data yet", 'give it some before attach: model.to_empty(device="cpu")'
@@ -85,7 +89,9 @@ def _refuse(name: str, tensor: torch.Tensor) -> None:
         raise ModelError("RX0406", f"parameter {name} is sparse", "use a dense parameter")
     if tensor.dtype not in DTYPES:
         raise ModelError(
-            "RX0407", f"parameter {name} is {str(tensor.dtype).removeprefix('torch.')}", f"use {', '.join(DTYPES.values())}"
+            "RX0407",
+            f"parameter {name} is {str(tensor.dtype).removeprefix('torch.')}",
+            f"use {', '.join(DTYPES.values())}",
         )
     if not dense(tensor):
         raise ModelError("RX0408", f"parameter {name} overlaps itself or has gaps in memory", "make it contiguous()")
@@ -105,5 +111,3 @@ def dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= size
     return True
-
-

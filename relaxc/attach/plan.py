@@ -29,7 +29,8 @@ from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
 @dataclass(frozen=True)
 class Plan:
-    """`library` holds the kernels (None where nothing is coded); `runtime` is the engine's binary where the plan carries it."""
+    """`library` holds the kernels (None where nothing is coded); `runtime` is the engine's binary where the plan
+    carries it."""
 
     manifest: Manifest
     library: Path | None
@@ -43,11 +44,11 @@ class Plan:
         """Exchange this model's gradients as the plan says, from the next backward() on.
 
         Collective: every worker of `group` (default: all processes) calls it. Parameters and buffers become rank 0's.
-        `scaler`: the GradScaler in use. `timeout` (seconds, default 300) bounds every wait. `check_every` K > 0 compares the
-        replicas after every K-th iteration.
+        `scaler`: the GradScaler in use. `timeout` (seconds, default 300) bounds every wait. `check_every` K > 0
+        compares the replicas after every K-th iteration.
 
-        Raise ModelError (RX04) for a model that can't be served, ExchangeError (RX06) where the workers disagree or are not
-        there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
+        Raise ModelError (RX04) for a model that can't be served, ExchangeError (RX06) where the workers disagree or
+        are not there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
         """
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
@@ -102,7 +103,8 @@ def _same_parameters(manifest: Manifest, read: ModelParameters) -> None:
 
 
 def load(folder: str | Path) -> Plan:
-    """The plan in `folder`, as `relaxc compile -o` wrote it. Raise BuildError (RX05) where it is damaged or another version's."""
+    """The plan in `folder`, as `relaxc compile -o` wrote it. Raise BuildError (RX05) where it is damaged or another
+    version's."""
     read_plan(Path(folder))
     return open_plan(Path(folder))
 

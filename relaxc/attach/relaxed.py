@@ -24,7 +24,6 @@ from relaxc.errors import ModelError
 from relaxc.manifest import Manifest
 from relaxc.schedule.schedule import Schedule
 
-
 _attached: WeakIdKeyDictionary = WeakIdKeyDictionary()
 """By parameter a weak reference to the plan at work on it. By identity: tensors compare element by element."""
 
@@ -75,7 +74,7 @@ class Relaxed:
         name = self._engine.lost()
         if name:
             raise ModelError(
-                "RX0409", f"parameter {name} was converted after attach, which drops its hook: gradients were not exchanged",
+                "RX0409", f"parameter {name} was converted after attach, so its gradients were not exchanged",
                 "convert the model (double(), half(), to()) before attach",
             )  # fmt: skip
 
@@ -101,15 +100,16 @@ class Relaxed:
         return self._checkpoint.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of the same number of workers: the same bits as not stopping. Of another: pass the union of all workers' states.
+        """Of the same number of workers: the same bits as not stopping. Of another: pass the union of all workers'
+        states.
 
         Raise ExchangeError (RX0606) where `state` is of another plan or model.
         """
         self._checkpoint.load(state)
 
     def stats(self) -> dict[str, float | int]:
-        """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, codecs at work, and
-        exposed, which is what backward() waited. `staleness` counts iterations."""
+        """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, codecs at
+        work, and exposed, which is what backward() waited. `staleness` counts iterations."""
         return {
             **self._engine.counters(),
             "iterations": self._engine.iterations,
@@ -158,7 +158,9 @@ def _refuse_thawed(name: str, tensor: nn.Parameter) -> Any:
 
     def refuse(_tensor: torch.Tensor) -> None:
         raise ModelError(
-            "RX0410", f"parameter {name} was frozen at attach and has a gradient now", "detach and attach again after thawing"
+            "RX0410",
+            f"parameter {name} was frozen at attach and has a gradient now",
+            "detach and attach again after thawing",
         )
 
     tensor.requires_grad_(True)
@@ -183,6 +185,6 @@ class _WarnOfAutocast:
         if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16:
             self._said = True
             warnings.warn(
-                "fp16 autocast with a plan that keeps residuals or delays: pass attach(..., scaler=scaler), so that they "
-                "follow the loss scale", stacklevel=2,
+                "fp16 autocast with a plan that keeps residuals or delays: pass attach(..., scaler=scaler), so that "
+                "they follow the loss scale", stacklevel=2,
             )  # fmt: skip

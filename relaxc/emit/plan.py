@@ -11,7 +11,14 @@ from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
 from relaxc.emit.kernel import BlockKernel
 from relaxc.manifest import (
-    FORMAT, BodyPlan, CodecPlan, ExchangePlan, FieldPlan, KernelPlan, Manifest, ParameterPlan,
+    FORMAT,
+    BodyPlan,
+    CodecPlan,
+    ExchangePlan,
+    FieldPlan,
+    KernelPlan,
+    Manifest,
+    ParameterPlan,
 )  # fmt: skip
 from relaxc.program.ir import After, Body, Carried, Expression, Mean, Program
 from relaxc.program.printer import print_program, print_statements

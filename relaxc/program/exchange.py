@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.ir import Carried, Codec, Mean
-from relaxc.wire.parameters import Parameter
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import owned
+from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import ROUTES, Kernel, Message, Receive, Run, Send
 
 Array = npt.NDArray[Any]
@@ -27,7 +27,8 @@ NOBODY = -1
 
 @dataclass
 class Losses:
-    """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per element)."""
+    """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
+    element)."""
 
     worker: list[Array]
     owner: Array
@@ -44,8 +45,8 @@ def real_type(parameter: Parameter) -> np.dtype[Any]:
 
 @dataclass
 class Exchange:
-    """A mean of one parameter in one iteration. `present[w]` is false where worker w has no gradient: it contributes zeros
-    and its residual waits."""
+    """A mean of one parameter in one iteration. `present[w]` is false where worker w has no gradient: it contributes
+    zeros and its residual waits."""
 
     mean: Mean | Carried
     codec: Codec
@@ -61,7 +62,9 @@ class Exchange:
         return len(self.values)
 
     def chunk(self, owner: int) -> slice:
-        return slice(*owned(self.parameter.number, self.parameter.elements, self.codec.layout.block, self.workers)[owner])
+        return slice(
+            *owned(self.parameter.number, self.parameter.elements, self.codec.layout.block, self.workers)[owner]
+        )
 
     def keys(self, worker: int) -> tuple[int, int]:
         """`worker` is NOBODY for a re-encoding after the sum."""
@@ -69,7 +72,8 @@ class Exchange:
         return parameter_keys(message_key(self.seed, self.iteration, place, who), self.parameter.number)
 
     def divided(self, total: Array) -> Array:
-        return total * total.dtype.type(1 / self.workers)
+        mean: Array = total * total.dtype.type(1 / self.workers)
+        return mean
 
     def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> bytes:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
@@ -127,7 +131,8 @@ def _mean_ring(exchange: Exchange, owner: int, at: slice) -> bytes:
 
 
 def run_carried(exchange: Exchange) -> Array:
-    """The same mean as every worker's moves, message by message; the result is checked to be the same bits everywhere."""
+    """The same mean as every worker's moves, message by message; the result is checked to be the same bits
+    everywhere."""
     assert isinstance(exchange.mean, Carried)
     route = ROUTES[exchange.mean.route]
     kernels = {k.name: k for k in exchange.mean.kernels}

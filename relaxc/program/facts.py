@@ -43,7 +43,8 @@ def replicas_agree(body: Body) -> bool:
 
 
 def sent_bytes(exchange: Mean | Carried, workers: int, elements: int = MILLION) -> int:
-    """Payload that a worker sends per iteration for f32 parameters of `elements` in all, spread evenly over the owners."""
+    """Payload that a worker sends per iteration for f32 parameters of `elements` in all, spread evenly over the
+    owners."""
     if workers == 1:
         return 0
     whole = elements * REAL_BYTES if exchange.codec is None else exchange.codec.layout.bytes_of(elements, REAL_BYTES)

@@ -1,8 +1,8 @@
 """What a program means: N workers in one process, in the simplest possible way.
 
-The oracle for generated code and the engine of `relaxc simulate`. Tensors are flat numpy arrays in the arithmetic type of
-their parameter (f32, or f64 for f64 tensors), already rounded to the tensor's dtype. An uncompressed mean sums in rank
-order; a real all-reduce may differ from it in its last bits.
+The oracle for generated code and the engine of `relaxc simulate`. Tensors are flat numpy arrays in the arithmetic
+type of their parameter (f32, or f64 for f64 tensors), already rounded to the tensor's dtype. An uncompressed mean
+sums in rank order; a real all-reduce may differ from it in its last bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Values = list[Array]
 
 @dataclass(frozen=True)
 class _Late:
-    """A launched block that has not landed: when it is due, its lets, and which workers had a gradient at the launch."""
+    """A launched block that has not landed: when it is due, its lets, and which workers had a gradient at the
+    launch."""
 
     due: int
     lets: dict[str, Values]
@@ -59,17 +60,18 @@ class Interpreter:
     def iterate(
         self, grads: Sequence[Sequence[Array | None]], step: StepFunction | None = None
     ) -> list[list[Array | None]]:
-        """One iteration: `grads[worker][parameter]` as backward made them, None where a worker has none for a parameter.
+        """One iteration: `grads[worker][parameter]` as backward made them, None where a worker has none for a
+        parameter.
 
         Return what `.grad` is afterwards, in the same shape; None where nothing landed.
         """
-        results = [self._iterate(parameter, [g[parameter.number] for g in grads], step) for parameter in self.parameters]
+        results = [
+            self._iterate(parameter, [g[parameter.number] for g in grads], step) for parameter in self.parameters
+        ]
         self.iteration += 1
         return [[None if r is None else r[w] for r in results] for w in range(self.workers)]
 
-    def _iterate(
-        self, parameter: Parameter, grads: Sequence[Array | None], step: StepFunction | None
-    ) -> Values | None:
+    def _iterate(self, parameter: Parameter, grads: Sequence[Array | None], step: StepFunction | None) -> Values | None:
         real = real_type(parameter)
         flat = [np.zeros(parameter.elements, real) if g is None else g.ravel().astype(real) for g in grads]
         scope = _Scope(parameter, tuple(g is not None for g in grads), flat)
@@ -120,9 +122,7 @@ class Interpreter:
                 values = self._value(value, scope)
                 key = (e.place, scope.parameter.number)
                 losses = self.losses.setdefault(key, Losses.zeros(scope.parameter, self.workers))
-                exchange = Exchange(
-                    e, codec, values, scope.present, losses, scope.parameter, self.seed, self.iteration
-                )
+                exchange = Exchange(e, codec, values, scope.present, losses, scope.parameter, self.seed, self.iteration)
                 return [self._exchange(exchange)] * self.workers
         raise NotImplementedError(f"{type(e).__name__} between exchanges")
 
@@ -131,7 +131,8 @@ class Interpreter:
             total = values[0]
             for value in values[1:]:
                 total = total + value
-            return total * total.dtype.type(1 / self.workers)
+            mean: Array = total * total.dtype.type(1 / self.workers)
+        return mean
 
     def _exchange(self, exchange: Exchange) -> Array:
         """Where no worker has a gradient nothing is applied, and the owners get back what left their residuals."""

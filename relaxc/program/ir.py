@@ -1,7 +1,7 @@
 """The program: what one iteration means, for this worker's tensor of one parameter.
 
-One small algebra of expressions serves algorithms and codecs; statements are those of the language. Every node that came
-from text keeps its place. Node types are frozen: passes build new programs.
+One small algebra of expressions serves algorithms and codecs; statements are those of the language. Every node that
+came from text keeps its place. Node types are frozen: passes build new programs.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Send:
 class Codec:
     """A codec with its arguments folded in. `text` is its full form, `minmax(bits = 8, block = 512, ...)`.
 
-    `receive` reads fields, and lets in `steps` that read only fields and constants. `cast` is true where the only field is
-    a float per element: such a codec is exempt from scale-freedom and has no bias to feed back.
+    `receive` reads fields, and lets in `steps` that read only fields and constants. `cast` is true where the only
+    field is a float per element: such a codec is exempt from scale-freedom and has no bias to feed back.
     """
 
     text: str
@@ -158,8 +158,8 @@ Statement = Let | Assign | Step | After
 
 
 Selector = tuple[object, ...] | None
-"""A test of a parameter as nested plain tuples, so that it can be stored: ("and", a, b), ("not", a), ("name", "embed.*"),
-("<", "ndim", 2), ("==", "dtype", "f32"). None matches everything. wire/selection.py evaluates it."""
+"""A test of a parameter as nested plain tuples, so that it can be stored: ("and", a, b), ("not", a), ("name",
+"embed.*"), ("<", "ndim", 2), ("==", "dtype", "f32"). None matches everything. wire/selection.py evaluates it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from relaxc.program.ir import (
-    After, Apply, Assign, Body, Carried, Constant, Dither, Expression, Let, Mean, Program, Read, Reduce, Statement, Step,
+    After,
+    Apply,
+    Assign,
+    Body,
+    Carried,
+    Constant,
+    Dither,
+    Expression,
+    Let,
+    Mean,
+    Program,
+    Read,
+    Reduce,
+    Statement,
+    Step,
 )  # fmt: skip
 
 INFIX = {"+": 5, "-": 5, "*": 6, "/": 6, "^": 8, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "and": 2, "or": 1}

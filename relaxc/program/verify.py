@@ -7,7 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relaxc.program.ir import (
-    After, Apply, Assign, Body, Carried, Constant, Dither, Expression, Let, Mean, Program, Read, Reduce, Statement, Step,
+    After,
+    Apply,
+    Assign,
+    Body,
+    Carried,
+    Constant,
+    Dither,
+    Expression,
+    Let,
+    Mean,
+    Program,
+    Read,
+    Reduce,
+    Statement,
+    Step,
 )  # fmt: skip
 from relaxc.wire.routes import ROUTES, Kernel, Message, Phase, Receive, Route, Run, Send
 
@@ -108,8 +122,8 @@ class _Worker:
 
 
 def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...]) -> None:
-    """For several worker counts: every contribution arrives exactly once at everyone, divided once; all workers hold the
-    same bits; sends and receives pair up; roundings are as stated; what is lost is kept where `feedback` says."""
+    """For several worker counts: every contribution arrives exactly once at everyone, divided once; all workers hold
+    the same bits; sends and receives pair up; roundings are as stated; what is lost is kept where `feedback` says."""
     for workers in WORKERS_TRIED:
         _verify_for(route, feedback, {k.name: k for k in kernels}, workers)
 

@@ -40,17 +40,20 @@ def bind(
     route: Route, kernels: Sequence[Kernel], chunks: Sequence[Chunk], layout: Layout, real_bytes: int,
     rank: int, first_tag: int, bucket: int,
 ) -> Piece:  # fmt: skip
-    """Bind `route`'s phases for this rank. Moves on an empty chunk fall away, on all workers alike; the phase stays, since
-    the queue's order counts phases, and needs the same count on all workers."""
+    """Bind `route`'s phases for this rank. Moves on an empty chunk fall away, on all workers alike; the phase stays,
+    since the queue's order counts phases, and needs the same count on all workers."""
     binding = _Binding({k.name: k for k in kernels}, chunks, layout, real_bytes, rank, first_tag)
     moves = [[m for m in phase if binding.counts(m)] for phase in route.phases(rank, len(chunks))]
-    phases = tuple(tuple(binding.action(m) for m in phase) for phase in moves)  # which is when buffers get their numbers
+    phases = tuple(
+        tuple(binding.action(m) for m in phase) for phase in moves
+    )  # which is when buffers get their numbers
     return Piece(bucket, tuple(binding.sizes), phases)
 
 
 def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> Piece:
-    """Every worker tells every other, a byte per parameter, for which it had a gradient. Buffer w is worker w's: messages to
-    each peer take one hop and travel behind the last contributions, where an all-reduce of so little would wait for six."""
+    """Every worker tells every other, a byte per parameter, for which it had a gradient. Buffer w is worker w's:
+    messages to each peer take one hop and travel behind the last contributions, where an all-reduce of so little
+    would wait for six."""
     peers = [(rank + d) % workers for d in range(1, workers)]
     sends = tuple(Action("send", buffer=rank, peer=peer, tag=tag) for peer in peers)
     receives = tuple(Action("receive", buffer=peer, peer=peer, tag=tag) for peer in peers)
@@ -91,4 +94,3 @@ class _Binding:
                 return Action("send", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
             case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
                 return Action("receive", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
-

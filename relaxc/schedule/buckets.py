@@ -25,7 +25,8 @@ class Bucket:
 def cut_buckets(
     parameters: Sequence[Parameter], bodies: Sequence[int], first_bytes: int, limit_bytes: Sequence[int]
 ) -> tuple[Bucket, ...]:
-    """`bodies[i]` governs `parameters[i]`; limits are bytes of gradient, by body. A tensor larger than its limit is a bucket."""
+    """`bodies[i]` governs `parameters[i]`; limits are bytes of gradient, by body. A tensor larger than its limit is a
+    bucket."""
     open_: dict[tuple[int, str], list[Parameter]] = {}
     closed: list[tuple[int, Bucket]] = []
     first = True

@@ -1,7 +1,7 @@
 """A coded bucket, cut into pieces that follow one another through encode, wire and decode.
 
-A piece takes from each owner's share at most about `piece_bytes` of code: larger messages suffer incast, smaller ones cost
-calls. Cuts fall on block borders, so they never change a result.
+A piece takes from each owner's share at most about `piece_bytes` of code: larger messages suffer incast, smaller ones
+cost calls. Cuts fall on block borders, so they never change a result.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relaxc.wire.parameters import Parameter
 from relaxc.wire.layout import Layout
 from relaxc.wire.ownership import owned
+from relaxc.wire.parameters import Parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ def cut_pieces(
     parameters: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Pieces of a bucket with these parameters, each a chunk per worker."""
-    shares = [_cut_share(_share(parameters, layout, workers, w), parameters, layout, piece_bytes) for w in range(workers)]
+    shares = [
+        _cut_share(_share(parameters, layout, workers, w), parameters, layout, piece_bytes) for w in range(workers)
+    ]
     count = max((len(share) for share in shares), default=0)
     return tuple(tuple(share[i] if i < len(share) else () for share in shares) for i in range(count))
 

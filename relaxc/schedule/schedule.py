@@ -9,12 +9,12 @@ from relaxc.errors import ModelError
 from relaxc.manifest import BodyPlan, CodecPlan, Manifest
 from relaxc.schedule.actions import Piece, bind, census
 from relaxc.schedule.buckets import Bucket, cut_buckets
-from relaxc.wire.parameters import Parameter
 from relaxc.schedule.pieces import cut_pieces
-from relaxc.wire.selection import assign
 from relaxc.wire.layout import Field, Layout, WireType
 from relaxc.wire.ownership import owned
+from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import ROUTES
+from relaxc.wire.selection import assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,8 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Elements of residual that a worker keeps for a parameter: its own (all of them or none), and the owner's range."""
+    """Elements of residual that a worker keeps for a parameter: its own (all of them or none), and the owner's
+    range."""
 
     worker: int
     owner: tuple[int, int]

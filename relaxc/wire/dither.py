@@ -1,8 +1,8 @@
 """Random bits for `dither`, a function of (seed, iteration, place, worker, parameter, element) and of nothing else.
 
-`dither(x) = floor(x + u)`. u has 24 bits: u = (h >> 8) / 2^24 with h = mix(mix(low ^ key0) + key1 + high * GOLDEN), low and
-high the halves of the element's 64-bit index in its parameter and mix Wellons' lowbias32. The two keys of a message come
-from splitmix64 over its coordinates, the parameter's last. runtime/relaxrt/dither.h is the same in C++.
+`dither(x) = floor(x + u)`. u has 24 bits: u = (h >> 8) / 2^24 with h = mix(mix(low ^ key0) + key1 + high * GOLDEN),
+low and high the halves of the element's 64-bit index in its parameter and mix Wellons' lowbias32. The two keys of a
+message come from splitmix64 over its coordinates, the parameter's last. runtime/relaxrt/dither.h is the same in C++.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where the fields of a code stand in a message.
 
-A message is a run of blocks without padding. A block of n elements holds the fields of its codec in text order: a field
-per block takes one item; a field per element takes n items. Items of b bits are packed by planes: b is split into powers
-of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into bits k*p.. of byte i, with
-stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width from 1 to 8.
+A message is a run of blocks without padding. A block of n elements holds the fields of its codec in text order: a
+field per block takes one item; a field per element takes n items. Items of b bits are packed by planes: b is split
+into powers of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into bits k*p..
+of byte i, with stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width from 1 to 8.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ FLOAT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """`kind` is f32, f16, bf16, real, uint or int; `real` is the type that the tensor's arithmetic uses (f32, or f64 for
-    f64 tensors). `bits` is 1..8 for uint and int, 0 otherwise."""
+    """`kind` is f32, f16, bf16, real, uint or int; `real` is the type that the tensor's arithmetic uses (f32, or f64
+    for f64 tensors). `bits` is 1..8 for uint and int, 0 otherwise."""
 
     kind: str
     bits: int = 0
@@ -45,7 +45,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a codec and its block size in elements (for a codec without `per`, any size gives the same bytes)."""
+    """The fields of a codec and its block size in elements (for a codec without `per`, any size gives the same
+    bytes)."""
 
     block: int
     fields: tuple[Field, ...]

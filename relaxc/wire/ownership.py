@@ -1,6 +1,7 @@
 """Who sums which block (SEMANTICS decision 27).
 
-A function of the parameter, the block and the number of workers alone, so that buckets and pieces never change a result.
+A function of the parameter, the block and the number of workers alone, so that buckets and pieces never change a
+result.
 """
 
 from __future__ import annotations

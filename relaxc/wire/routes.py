@@ -1,11 +1,11 @@
 """Routes of a mean as data: what each worker computes, sends and receives for one piece, phase by phase.
 
 A piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A route is a function of
-(rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier, schedule and, through the
-schedule, the C++ runtime all execute these same lists, so a new route is one more function here.
+(rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier, schedule and, through
+the schedule, the C++ runtime all execute these same lists, so a new route is one more function here.
 
-A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two workers:
-within a leg a worker sends a peer at most one message, so legs become tags.
+A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two
+workers: within a leg a worker sends a peer at most one message, so legs become tags.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Kernel:
             + tensor            if `tensor`
             * 1/workers         if `averages`
             + residual          if `residual`
-    It then writes `value` to the tensor (`decodes`), or encodes it to the output message; with `residual`,
-    residual := value - decoded(output), element by element where that is finite.
-    `owner` tells which residual and which dither key: the owner's (of the mean, keyed without the worker) or the worker's.
+    It then writes `value` to the tensor (`decodes`), or encodes it to the output message; with `residual`, residual
+    := value - decoded(output), element by element where that is finite. `owner` tells which residual and which dither
+    key: the owner's (of the mean, keyed without the worker) or the worker's.
     """
 
     name: str
@@ -129,8 +129,8 @@ def _kernels_ring(feedback: str) -> tuple[Kernel, ...]:
 
 
 def _phases_ring(rank: int, workers: int) -> tuple[Phase, ...]:
-    """Chunk c starts at worker c + 1, gathers each worker's share hop by hop, is finished by its owner c, and the finished
-    code travels on round the ring."""
+    """Chunk c starts at worker c + 1, gathers each worker's share hop by hop, is finished by its owner c, and the
+    finished code travels on round the ring."""
     before, after = (rank - 1) % workers, (rank + 1) % workers
     if workers == 1:
         alone = Message(0, 0)

@@ -39,7 +39,7 @@ VARIANTS = {
     "bf16 ring": "relax gradients { compress = bf16, route = ring }",
     "fp16 feedback": "relax gradients { compress = fp16, feedback = both }",
     "two bodies": 'relax gradients for "matrix" { compress = 8bit, delay = 1 }\n'
-    'relax gradients for ndim < 2 { compress = bf16 }\nrelax gradients { compress = 2bit, route = ring }',
+    "relax gradients for ndim < 2 { compress = bf16 }\nrelax gradients { compress = 2bit, route = ring }",
 }
 
 
@@ -118,7 +118,9 @@ def test_a_plan_gives_what_the_interpreter_says(pool: Pool, name: str, workers: 
         for iteration in range(ITERATIONS):
             for p in PARAMETERS:
                 exact = codecs[interpreter.bodies[p.number]] is not None
-                same_gradient(results[iteration][p.name], expected[iteration][rank][p.number], exact, f"{p.name} at {iteration}")
+                same_gradient(
+                    results[iteration][p.name], expected[iteration][rank][p.number], exact, f"{p.name} at {iteration}"
+                )
         same_residuals(state, interpreter, rank, workers)
 
 

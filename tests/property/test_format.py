@@ -12,27 +12,27 @@ from relaxc.language.source import Source, Span
 
 NOWHERE = Span(Source("", ""), 0, 0)
 KEYWORDS = {
-        "param",
-        "cluster",
-        "relax",
-        "with",
-        "for",
-        "algorithm",
-        "codec",
-        "state",
-        "let",
-        "step",
-        "every",
-        "after",
-        "phase",
-        "per",
-        "send",
-        "receive",
-        "near",
-        "and",
-        "or",
-        "not",
-    }
+    "param",
+    "cluster",
+    "relax",
+    "with",
+    "for",
+    "algorithm",
+    "codec",
+    "state",
+    "let",
+    "step",
+    "every",
+    "after",
+    "phase",
+    "per",
+    "send",
+    "receive",
+    "near",
+    "and",
+    "or",
+    "not",
+}
 
 names = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True).filter(lambda n: n not in KEYWORDS)
 keys = names | st.sampled_from(["every", "phase", "step"])

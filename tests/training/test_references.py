@@ -110,7 +110,9 @@ REFERENCES: dict[str, Callable[[], list[Any]]] = {
     "bytegrad": lambda: error_feedback(minmax(8), worker=False, owner=False),
     "double_squeeze": lambda: error_feedback(signs(), worker=True, owner=True),
     "relax gradients { compress = 4bit }": lambda: error_feedback(minmax(4), worker=True, owner=True),
-    "relax gradients { compress = 2bit, feedback = worker }": lambda: error_feedback(minmax(2), worker=True, owner=False),
+    "relax gradients { compress = 2bit, feedback = worker }": lambda: error_feedback(
+        minmax(2), worker=True, owner=False
+    ),
 }
 
 
