@@ -23,7 +23,7 @@ def compile(arguments: Sequence[str]) -> int:
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     parameters = None
     if options.model is not None:
-        from relaxc.model_option import parameters_of
+        from relaxc.attach.factory import parameters_of
 
         parameters = parameters_of(options.model)
     built, errors = cli_spec.attempt(partial(pipeline.build, spec, settings, name, parameters))

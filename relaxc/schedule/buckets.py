@@ -25,8 +25,8 @@ class Bucket:
 def cut_buckets(
     parameters: Sequence[Parameter], bodies: Sequence[int], first_bytes: int, limit_bytes: Sequence[int]
 ) -> tuple[Bucket, ...]:
-    """`bodies[i]` governs `parameters[i]`; limits are bytes of gradient, by body. A tensor larger than its limit is a
-    bucket."""
+    """`bodies[i]` governs `parameters[i]`; limits are bytes of gradient, by body. A bucket is closed by the
+    parameter that fills it."""
     open_: dict[tuple[int, str], list[Parameter]] = {}
     closed: list[tuple[int, Bucket]] = []
     first = True
@@ -34,10 +34,6 @@ def cut_buckets(
         key = (bodies[len(parameters) - 1 - position], parameter.dtype)
         members = open_.setdefault(key, [])
         limit = first_bytes if first else limit_bytes[key[0]]
-        if members and sum(p.bytes for p in members) + parameter.bytes > limit:
-            closed.append((position, _bucket(key, open_.pop(key))))
-            members = open_.setdefault(key, [])
-            first = False
         members.append(parameter)
         if sum(p.bytes for p in members) >= limit:
             closed.append((position, _bucket(key, open_.pop(key))))
