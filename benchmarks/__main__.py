@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("kernels", "unrelaxed", "exchange", "commands")
+SCRIPTS = ("kernels", "unrelaxed", "exchange", "transports", "commands")
 
 
 def main() -> int:

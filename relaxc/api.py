@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relaxc import pipeline
-from relaxc.language.source import Source
-from relaxc.resources import folder as shipped
-
 if TYPE_CHECKING:
     from torch import nn
 
     from relaxc.attach.plan import Plan
+    from relaxc.language.source import Source
+
+# The compiler is imported inside `compile`: a built plan loads where lark and jinja2 are absent.
 
 
 def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
@@ -22,6 +21,7 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
+    from relaxc import pipeline
     from relaxc.attach.parameters import read_parameters
     from relaxc.attach.plan import open_plan
 
@@ -41,9 +41,12 @@ def load(folder: str | Path) -> Plan:
 
 
 def _source(spec: str | Path) -> Source:
+    from relaxc.language.source import Source
+    from relaxc.resources import folder
+
     if isinstance(spec, str) and any(c in spec for c in " \n{"):
         return Source("<text>", spec)
     path = Path(spec)
     if not path.exists() and path.suffix == "" and len(path.parts) == 1:
-        return Source.read(shipped("specs") / f"{path.name}.relax")
+        return Source.read(folder("specs") / f"{path.name}.relax")
     return Source.read(path)
