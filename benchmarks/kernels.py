@@ -39,7 +39,7 @@ EAGER = 10.0
 
 ENCODE = Kernel("encode", "none", tensor=True, averages=False, residual=False, owner=False)
 KEEP = Kernel("encode_keep", "none", tensor=True, averages=False, residual=True, owner=False)
-COMBINE = Kernel("combine", "all", tensor=False, averages=True, residual=False, owner=True)
+COMBINE = Kernel("combine", "many", tensor=False, averages=True, residual=False, owner=True)
 DECODE = Kernel("decode", "one", tensor=False, averages=False, residual=False, owner=False, decodes=True)
 INPUTS = 4
 

@@ -51,8 +51,7 @@ def _table(body: Body, workers: Sequence[int]) -> Iterator[str]:
         sent = facts.sent_bytes(exchange, count)
         plain = round(2 * (count - 1) / count * facts.MILLION * facts.REAL_BYTES)
         share = f"{100 * sent / plain:.0f} %" if plain else "-"
-        memory = facts.memory_bytes(body, count)
-        kept = megabytes(memory.residuals + memory.late)
+        kept = megabytes(facts.memory_bytes(body, count).total)
         yield f"    {count:>7}   {megabytes(sent):>18}   {share:>6}   {kept:>6}   {facts.roundings(exchange, count):>9}"
 
 

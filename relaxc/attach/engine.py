@@ -128,17 +128,13 @@ def _symbols(manifest: Manifest, bucket: Bucket) -> dict[str, str]:
     return {k.kernel: k.symbol for k in codec.kernels if k.dtype == bucket.dtype}
 
 
-LABELS = {"contribute": "encode", "combine": "reduce", "hop": "hop", "spread": "decode"}
-"""Names of the profiler's ranges, by kernel."""
-
-
 def _row(action: Action, symbols: Mapping[str, str]) -> tuple[Any, ...]:
     """The tuple that runtime/binding.cpp takes."""
     kernel = action.kernel
     if kernel is None:
         return (action.kind, "", "", [], [], False, False, False, action.buffer, action.peer, action.tag)
     ranges = [(r.parameter, r.first, r.elements) for r in action.ranges]
-    label = f"relaxc::{LABELS.get(kernel.name, 'reduce')}"
+    label = f"relaxc::{kernel.label}"
     touches = kernel.tensor or kernel.decodes
     return (
         "run", symbols[kernel.name], label, ranges, list(action.inputs), touches, kernel.residual, kernel.owner,

@@ -15,7 +15,7 @@ from relaxc.wire.routes import Kernel
 
 def build_kernel(symbol: str, codec: Codec, kernel: Kernel, dtype: str) -> BlockKernel:
     """`dtype` (f32, f16, bf16, f64) is the tensor's; `symbol` the name of the function in the generated code."""
-    gather = _gather(codec) if kernel.inputs == "all" else None
+    gather = _gather(codec) if kernel.inputs == "many" else None
     main = _Main(codec, kernel, "f64" if dtype == "f64" else "f32").section()
     return BlockKernel(symbol, codec.text, codec.layout, dtype, kernel.inputs, gather, keep(main))
 
@@ -71,7 +71,7 @@ class _Main:
 
     def input(self) -> int:
         add = self.builder.add
-        values = [add("total")] if self.kernel.inputs == "all" else []
+        values = [add("total")] if self.kernel.inputs == "many" else []
         values += [received(self.builder, self.codec)] if self.kernel.inputs == "one" else []
         values += [add("tensor")] if self.kernel.tensor else []
         value = values[0] if len(values) == 1 else add("add", *values)

@@ -102,7 +102,7 @@ def _target(store: Store) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BlockKernel:
-    """`inputs` is none, one or all. Where it is all, `gather` runs for each message and adds to `total`, which starts
+    """`inputs` is none, one or many. Where it is many, `gather` runs for each message and adds to `total`, which starts
     as -0; else it is None and `main` reads the fields of the one message itself."""
 
     symbol: str

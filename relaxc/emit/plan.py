@@ -49,7 +49,7 @@ def emit(program: Program, spec_name: str, parameters: Sequence[Parameter] | Non
     """`program` is carried (passes/carry). Without `parameters` kernels are made for every dtype."""
     dtypes = tuple(sorted({p.dtype for p in parameters})) if parameters is not None else tuple(ITEM_BYTES)
     kernels: dict[str, BlockKernel] = {}
-    bodies = tuple(_body(body, number, dtypes, kernels) for number, body in enumerate(program.bodies))
+    bodies = tuple(_body(body, dtypes, kernels) for body in program.bodies)
     source = emit_kernels(tuple(kernels.values())) if kernels else ""
     text = print_program(program)
     limits = (FIRST_BUCKET, BUCKET, CODED_BUCKET, PIECE, SEED)
@@ -65,9 +65,9 @@ def _hash(program: str, kernels: str, limits: Sequence[int]) -> str:
     return hashlib.sha256("\0".join([str(FORMAT), program, kernels, *map(str, limits)]).encode()).hexdigest()
 
 
-def _body(body: Body, number: int, dtypes: Sequence[str], kernels: dict[str, BlockKernel]) -> BodyPlan:
+def _body(body: Body, dtypes: Sequence[str], kernels: dict[str, BlockKernel]) -> BodyPlan:
     exchange, delay = exchange_of(body)
-    codec = _codec(exchange, number, dtypes, kernels) if isinstance(exchange, Carried) else None
+    codec = _codec(exchange, dtypes, kernels) if isinstance(exchange, Carried) else None
     statement = body.span.text if body.span else print_statements(body)
     plan = ExchangePlan(exchange.place, exchange.route, exchange.feedback, codec)
     return BodyPlan(body.selector, " ".join(statement.split()), plan, delay)
@@ -87,12 +87,14 @@ def exchange_of(body: Body) -> tuple[Mean | Carried, int]:
     return exchange, delay
 
 
-def _codec(exchange: Carried, number: int, dtypes: Sequence[str], kernels: dict[str, BlockKernel]) -> CodecPlan:
+def _codec(exchange: Carried, dtypes: Sequence[str], kernels: dict[str, BlockKernel]) -> CodecPlan:
+    """Statements with the same codec, route and feedback share their kernels."""
     codec = exchange.codec
+    digest = hashlib.sha256(repr((codec, exchange.kernels)).encode()).hexdigest()[:8]
     plans = []
     for kernel in exchange.kernels:
         for dtype in dtypes:
-            symbol = f"relaxc_{number}_{kernel.name}_{_kernel_dtype(kernel, dtype)}"
+            symbol = f"relaxc_{digest}_{kernel.name}_{_kernel_dtype(kernel, dtype)}"
             if symbol not in kernels:
                 kernels[symbol] = build_kernel(symbol, codec, kernel, _kernel_dtype(kernel, dtype))
             plans.append(KernelPlan(symbol, kernel.name, dtype))

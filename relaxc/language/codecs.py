@@ -22,8 +22,6 @@ BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
 
 WIDTHS = (2, 4, 8)
 MAX_BLOCK = 2**20
-LOSSLESS = frozenset({"exact"})
-CASTS = frozenset({"fp16", "bf16"})
 
 
 def codec(e: syntax.Expression, local: frozenset[str], report: Report) -> CodecUse | None:
@@ -41,11 +39,6 @@ def codec(e: syntax.Expression, local: frozenset[str], report: Report) -> CodecU
         case _:
             _no_codec(e, report)
             return None
-
-
-def unbiased(use: CodecUse | None) -> bool:
-    """Whether what it loses is worth no memory: nothing, a cast's rounding, or noise that averages out."""
-    return use is None or use.name in LOSSLESS | CASTS or ("rounding", "stochastic") in use.arguments
 
 
 def _by_width(e: syntax.Quantity, report: Report) -> CodecUse | None:
@@ -115,7 +108,7 @@ def _arguments(
     before = len(report.errors)
     values: dict[str, Value | None] = {}
     for name, written in _bound(definition, given, keywords, e, report):
-        values[name] = KINDS[name](definition.name, written, report)
+        values[name] = KINDS.get(name, _any)(definition.name, written, report)
     for parameter in definition.parameters:
         if parameter.name not in values:
             values[parameter.name] = _default(definition, parameter, e, report)
@@ -212,6 +205,16 @@ def _rounding(codec_name: str, e: syntax.Expression, report: Report) -> Value | 
         return e.name
     help_ = did_you_mean(_shown(e), ROUNDINGS) or "use nearest or stochastic"
     report.error("RX0205", f"no rounding `{_shown(e)}`", e.span, help=help_)
+    return None
+
+
+def _any(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
+    """Of a parameter that only the codec's body knows."""
+    if isinstance(e, syntax.Number):
+        return int(e.value) if e.value.is_integer() else e.value
+    if isinstance(e, syntax.Name):
+        return e.name
+    report.error("RX0208", f"`{_shown(e)}` is not an argument of {codec_name}", e.span, help="write a number or a word")
     return None
 
 

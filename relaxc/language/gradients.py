@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relaxc.language import format, syntax
-from relaxc.language.codecs import LOSSLESS, codec, unbiased
+from relaxc.language import format, library, syntax
+from relaxc.language.codecs import codec
 from relaxc.language.diagnostics import Label
 from relaxc.language.names import Scope
 from relaxc.language.report import Report
 from relaxc.language.selectors import selector
 from relaxc.language.source import Span
-from relaxc.language.spec import CodecUse, Feedback, Relaxation, Route
+from relaxc.language.spec import CodecUse, Feedback, Relaxation
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import fold
 from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
+from relaxc.wire.routes import DEFAULT_ROUTE, ROUTES
 
 KNOBS = ("compress", "feedback", "delay", "route")
 ALSO = {"topology": "route"}
@@ -43,10 +44,9 @@ class Checker:
         self, item: syntax.Relax, test: syntax.Expression | None, given: Mapping[str, syntax.Clause]
     ) -> Relaxation:
         use = self._compress(given.get("compress"))
-        feedback = self._feedback(given.get("feedback"), use)
-        return Relaxation(
-            item.span, test, use, feedback, self._delay(given.get("delay")), self._route(given.get("route"))
-        )
+        feedback, route = self._feedback(given.get("feedback"), use), self._route(given.get("route"))
+        carried = self._carried(use, route, item.span)
+        return Relaxation(item.span, test, carried, feedback, self._delay(given.get("delay")), route)
 
     def _selector(self, e: syntax.Expression) -> syntax.Expression | None:
         with self.report.noting(self.scope.use(e)):
@@ -97,20 +97,23 @@ class Checker:
             return None if value is None else codec(value, self.local, self.report)
 
     def _feedback(self, clause: syntax.Clause | None, use: CodecUse | None) -> Feedback:
-        automatic = Feedback.NONE if unbiased(use) else Feedback.BOTH
         word = self._word(clause, FEEDBACKS, "RX0207", "feedback")
-        if clause is None or word is None or word == "auto":
-            return automatic
-        feedback = Feedback(word)
-        if feedback is not Feedback.NONE and (use is None or use.name in LOSSLESS):
+        feedback = Feedback.AUTO if word is None else Feedback(word)
+        if clause is not None and use is None and feedback not in (Feedback.NONE, Feedback.AUTO):
             self.report.warn("RX0303", "feedback has no effect here", clause.span, "nothing is lost without a codec",
                              "add `compress`, or delete it")  # fmt: skip
-            return Feedback.NONE
-        return feedback
+        return Feedback.NONE if use is None else feedback
 
-    def _route(self, clause: syntax.Clause | None) -> Route:
-        word = self._word(clause, tuple(Route), "RX0206", "route")
-        return Route.ALL if word is None else Route(word)
+    def _route(self, clause: syntax.Clause | None) -> str:
+        return self._word(clause, tuple(ROUTES), "RX0206", "route") or DEFAULT_ROUTE
+
+    def _carried(self, use: CodecUse | None, route: str, span: Span) -> CodecUse | None:
+        """An uncompressed mean is all-reduced; asked to take a route, it travels as messages of plain numbers."""
+        if use is not None or route == DEFAULT_ROUTE:
+            return use
+        exact = library.codec("exact")
+        assert exact is not None, "specs/codecs/exact.relax is part of the library"
+        return CodecUse(exact, (), span)
 
     def _word(self, clause: syntax.Clause | None, words: tuple[str, ...], code: str, knob: str) -> str | None:
         """The value of a knob that takes one of some words; None after a mistake and without a clause."""

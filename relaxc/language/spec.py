@@ -11,16 +11,13 @@ from relaxc.language.source import Source, Span
 
 
 class Feedback(StrEnum):
-    """Which encoders keep what they lost and add it next time (SEMANTICS decision 18); `auto` is resolved by check."""
+    """Which encoders keep what they lost and add it next time (SEMANTICS decision 18); `auto` is for the codec to say,
+    which lowering asks."""
 
+    AUTO = "auto"
     NONE = "none"
     WORKER = "worker"
     BOTH = "both"
-
-
-class Route(StrEnum):
-    ALL = "all"
-    RING = "ring"
 
 
 Value = int | float | str
@@ -45,14 +42,15 @@ class CodecUse:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One `relax gradients` statement. `codec` is None for full precision; `delay` counts iterations."""
+    """One `relax gradients` statement. `codec` is None for an uncompressed mean on the backend's own route; `delay`
+    counts iterations; `route` is one of wire/routes.ROUTES."""
 
     span: Span = field(compare=False, repr=False)
     selector: syntax.Expression | None
     codec: CodecUse | None
     feedback: Feedback
     delay: int
-    route: Route
+    route: str
 
 
 @dataclass(frozen=True, slots=True)

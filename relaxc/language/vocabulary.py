@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from relaxc.wire.routes import ROUTES
+
 QUANTITIES = ("gradients", "weights", "updates", "momentum")
 FIELDS = ("name", "ndim", "numel", "dtype")
 """What a selector tests."""
 DTYPES = ("f16", "bf16", "f32", "f64")
-ROUTES = ("all", "ring", "hierarchy")
+ALL_ROUTES = (*ROUTES, "hierarchy")
 TOPOLOGIES = (
     "ring", "chain", "star", "torus", "hypercube", "complete", "exponential", "one_peer_exponential", "shift_one",
     "random_pairs", "ready_pairs", "lazy", "shuffled", "hierarchy", "edges",
@@ -22,6 +24,6 @@ FUNCTIONS = (
 CODEC_WORDS = ("none", "auto")
 
 BUILT_IN = frozenset(
-    (*FIELDS, *DTYPES, *ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *CODEC_WORDS)
+    (*FIELDS, *DTYPES, *ALL_ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *CODEC_WORDS)
 )  # fmt: skip
 """Quantities are not among them: they stand where no other name can. Nor are codecs: those are the library's."""

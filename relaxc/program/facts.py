@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxc.program.ir import After, Assign, Body, Carried, Let, Mean, Step
+from relaxc.program.ir import After, Assign, Body, Carried, Codec, Let, Mean, Step
 from relaxc.wire.routes import ROUTES
 
 MILLION = 1_000_000
@@ -44,31 +44,42 @@ def replicas_agree(body: Body) -> bool:
 
 def sent_bytes(exchange: Mean | Carried, workers: int, elements: int = MILLION) -> int:
     """Payload that a worker sends per iteration for f32 parameters of `elements` in all, spread evenly over the
-    owners."""
-    if workers == 1:
-        return 0
-    whole = elements * REAL_BYTES if exchange.codec is None else exchange.codec.layout.bytes_of(elements, REAL_BYTES)
-    return round(2 * (workers - 1) / workers * whole)
+    owners. An all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
+    if exchange.codec is None:
+        return round(2 * (workers - 1) / workers * elements * REAL_BYTES)
+    return round(ROUTES[exchange.route].sends(workers) * _chunk_bytes(exchange.codec, workers, elements))
+
+
+def _chunk_bytes(codec: Codec, workers: int, elements: int) -> float:
+    return codec.layout.bytes_of(elements, REAL_BYTES) / workers
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes per worker for `elements` f32 parameters: residuals, and results that have not landed yet."""
+class MemoryBytes:
+    """Per worker, for `elements` f32 parameters: residuals, messages, and results that have not landed yet (an
+    uncompressed bucket's flat buffer is where `.grad` lives, so it counts only with a delay)."""
 
     residuals: int
+    messages: int
     late: int
 
+    @property
+    def total(self) -> int:
+        return self.residuals + self.messages + self.late
 
-def memory_bytes(body: Body, workers: int, elements: int = MILLION) -> Memory:
-    residuals = 0
+
+def memory_bytes(body: Body, workers: int, elements: int = MILLION) -> MemoryBytes:
+    residuals = messages = 0
     for exchange in exchanges(body):
         if exchange.codec is None:
             continue
-        kernels = ROUTES[exchange.route].kernels(exchange.feedback)
+        route = ROUTES[exchange.route]
+        kernels = route.kernels(exchange.feedback)
+        messages += round(route.buffers(workers) * _chunk_bytes(exchange.codec, workers, elements))
         residuals += elements * REAL_BYTES * any(k.residual and not k.owner for k in kernels)
         residuals += elements * REAL_BYTES // workers * any(k.residual and k.owner for k in kernels)
     late = staleness(body)
-    return Memory(residuals, elements * REAL_BYTES * (late + 1) if late else 0)
+    return MemoryBytes(residuals, messages, elements * REAL_BYTES * (late + 1) if late else 0)
 
 
 def roundings(exchange: Mean | Carried, workers: int) -> int:
@@ -78,19 +89,5 @@ def roundings(exchange: Mean | Carried, workers: int) -> int:
 def story(exchange: Mean | Carried) -> tuple[str, ...]:
     """What is sent when and to whom, in sentences."""
     if exchange.codec is None:
-        on_ring = " (the route is the backend's own choice)" if exchange.route == "ring" else ""
-        return (f"each bucket is all-reduced as soon as backward has made its gradients{on_ring}",)
-    code = exchange.codec.text
-    when = "as soon as backward has made a bucket's gradients, each worker"
-    if exchange.route == "ring":
-        return (
-            f"{when} encodes one chunk ({code}) and sends it to the next rank",
-            "each rank on the way decodes it, adds its own chunk, encodes the sum again and sends it on",
-            "the last one, the chunk's owner, divides by the number of workers and encodes the mean",
-            "the encoded mean goes once round the ring; every worker decodes the same bytes",
-        )
-    return (
-        f"{when} encodes it ({code}) and sends each owner the chunk that it owns",
-        "each owner decodes and sums its chunk in rank order, divides, and encodes the mean again",
-        "each owner sends the encoded mean to every worker; every worker decodes the same bytes",
-    )
+        return ("each bucket is all-reduced as soon as backward has made its gradients",)
+    return tuple(line.format(code=exchange.codec.text) for line in ROUTES[exchange.route].story)

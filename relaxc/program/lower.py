@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
-from relaxc.language.spec import Relaxation, Spec, Value
+from relaxc.language.spec import Feedback, Relaxation, Spec, Value
 from relaxc.program.codec import lower_codec
-from relaxc.program.ir import After, Assign, Body, Let, Mean, Program, Read, Selector, Statement, Step
+from relaxc.program.ir import After, Assign, Body, Codec, Let, Mean, Program, Read, Selector, Statement, Step
 
 PLACES_PER_EXCHANGE = 2
 """A contribution's place and, behind it, its re-encoding's."""
@@ -22,9 +22,17 @@ def lower(spec: Spec) -> Program:
 def _body(relaxation: Relaxation, number: int, params: Mapping[str, Value]) -> Body:
     codec = lower_codec(relaxation.codec) if relaxation.codec else None
     place = number * PLACES_PER_EXCHANGE
-    mean = Mean(Read("grad"), codec, str(relaxation.feedback), str(relaxation.route), place)
+    mean = Mean(Read("grad"), codec, feedback_of(relaxation.feedback, codec), relaxation.route, place)
     selector = None if relaxation.selector is None else lower_selector(relaxation.selector, params)
     return Body(selector, _late(mean, relaxation.delay), relaxation.span)
+
+
+def feedback_of(written: Feedback, codec: Codec | None) -> str:
+    """SEMANTICS decision 18: `auto` keeps what a biased codec loses; casts and noise that averages out lose nothing
+    that is worth the memory."""
+    if written is not Feedback.AUTO:
+        return str(written)
+    return "none" if codec is None or codec.cast or codec.dithers else "both"
 
 
 def _late(mean: Mean, delay: int) -> tuple[Statement, ...]:

@@ -105,8 +105,10 @@ def _exchanges(statements: tuple[Statement, ...]) -> Iterator[Mean | Carried]:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A value as the sum of what went into it: contributions by worker, and how often it was encoded."""
+    """A code as the sum of what went into it: who encoded it, contributions by worker, and how often it was encoded.
+    Codes of different origin differ in their bits, whatever they hold."""
 
+    origin: tuple[int, Message]
     contributions: tuple[int, ...]
     roundings: int
     averaged: bool
@@ -118,7 +120,8 @@ class _Worker:
     phases: tuple[Phase, ...]
     held: dict[tuple[int, Message], Symbol] = field(default_factory=dict)
     results: dict[int, Symbol] = field(default_factory=dict)
-    made: Counter[int] = field(default_factory=Counter)
+    made: set[tuple[bool, int]] = field(default_factory=set)
+    """(as owner, chunk) of what it has encoded: the coordinates of a dither key."""
 
 
 def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...]) -> None:
@@ -130,6 +133,7 @@ def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...]) -> No
 
 def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers: int) -> None:
     world = [_Worker(rank, route.phases(rank, workers)) for rank in range(workers)]
+    _verify_phases(route, world)
     _run(world, kernels)
     for worker in world:
         _require(sorted(worker.results) == list(range(workers)), f"{route.name}: a chunk never reaches a worker")
@@ -143,6 +147,22 @@ def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers
     _verify_losses(route, feedback, kernels, world)
 
 
+def _verify_phases(route: Route, world: list[_Worker]) -> None:
+    """What keeps the queue's rounds from a circle of waits, and the tags of neighbouring pieces apart."""
+    _require(len({len(w.phases) for w in world}) == 1, f"{route.name}: workers have different numbers of phases")
+    sent: dict[tuple[int, int, int], int] = {}
+    for kind in (Send, Receive):
+        for worker in world:
+            for number, phase in enumerate(worker.phases):
+                for move in (m for m in phase if isinstance(m, kind)):
+                    _require(0 <= move.leg < route.legs(len(world)), f"{route.name}: a leg beyond its number of legs")
+                    if isinstance(move, Send):
+                        sent[worker.rank, move.peer, move.leg] = number
+                    else:
+                        before = sent.get((move.peer, worker.rank, move.leg), -1)
+                        _require(before < number, f"{route.name}: a message is received in the phase of its sending")
+
+
 def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], world: list[_Worker]) -> None:
     """applied + residual = contributed: every kernel that encodes keeps its loss, as far as `feedback` asks."""
     for worker in world:
@@ -151,8 +171,7 @@ def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], worl
                 if not isinstance(move, Run) or kernels[move.kernel].decodes:
                     continue
                 kernel = kernels[move.kernel]
-                first = kernel.inputs == "none" and not kernel.averages
-                wanted = feedback == "both" or (feedback == "worker" and first)
+                wanted = feedback == "both" or (feedback == "worker" and kernel.contributes)
                 _require(kernel.residual == wanted, f"{route.name}: {kernel.name} keeps what {feedback} does not say")
 
 
@@ -198,6 +217,8 @@ def _move(
 
 def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     inputs = [worker.held[key] for key in run.inputs]
+    _require(len(inputs) == {"none": 0, "one": 1}.get(kernel.inputs, len(inputs)), f"{kernel.name} gets other inputs")
+    _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
     if kernel.decodes:
         _require(run.chunk not in worker.results, "a chunk is decoded twice")
         worker.results[run.chunk] = inputs[0]
@@ -210,4 +231,7 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     rounding = 1 + max((s.roundings for s in inputs), default=0)
     _require(run.output is not None, "a kernel that encodes has no message to encode into")
     assert run.output is not None
-    worker.held[worker.rank, run.output] = Symbol(tuple(sorted(contributions)), rounding, kernel.averages)
+    _require((kernel.owner, run.chunk) not in worker.made, f"{kernel.name} encodes a chunk under a used dither key")
+    worker.made.add((kernel.owner, run.chunk))
+    origin = (worker.rank, run.output)
+    worker.held[origin] = Symbol(origin, tuple(sorted(contributions)), rounding, kernel.averages)

@@ -91,7 +91,7 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ResidualElements:
     """Elements of residual that a worker keeps for a parameter: its own (all of them or none), and the owner's
     range."""
 
@@ -99,12 +99,12 @@ class Memory:
     owner: tuple[int, int]
 
 
-def residual_of(body: BodyPlan, parameter: Parameter, workers: int, rank: int) -> Memory:
+def residual_of(body: BodyPlan, parameter: Parameter, workers: int, rank: int) -> ResidualElements:
     exchange = body.exchange
     if exchange.codec is None or exchange.feedback == "none":
-        return Memory(0, (0, 0))
+        return ResidualElements(0, (0, 0))
     kernels = ROUTES[exchange.route].kernels(exchange.feedback)
     mine = any(k.residual and not k.owner for k in kernels)
     theirs = any(k.residual and k.owner for k in kernels)
     share = owned(parameter.number, parameter.elements, exchange.codec.block, workers)[rank]
-    return Memory(parameter.elements if mine else 0, share if theirs else (0, 0))
+    return ResidualElements(parameter.elements if mine else 0, share if theirs else (0, 0))

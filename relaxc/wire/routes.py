@@ -2,7 +2,11 @@
 
 A piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A route is a function of
 (rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier, schedule and, through
-the schedule, the C++ runtime all execute these same lists, so a new route is one more function here.
+the schedule, the C++ runtime all execute these same lists. What a route means is defined once more, without messages,
+in program/exchange.py, which they are held against.
+
+All workers have the same number of phases, and a message is received in a later phase than the one it is sent in: the
+queue runs phases in rounds, so this is what keeps workers from waiting for each other in a circle. `verify` checks it.
 
 A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two
 workers: within a leg a worker sends a peer at most one message, so legs become tags.
@@ -29,17 +33,24 @@ class Kernel:
 
     name: str
     inputs: str
-    """none, one, all (one for each worker, in rank order)"""
+    """none, one, many (as many as are given)"""
     tensor: bool
     averages: bool
     residual: bool
     owner: bool
     decodes: bool = False
+    contributes: bool = False
+    """It encodes this worker's own contribution, nothing else: the place of `feedback = worker`."""
+
+    @property
+    def label(self) -> str:
+        """What a profiler calls it."""
+        return "decode" if self.decodes else "encode" if self.contributes else "reduce"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A code of a chunk: `stage` 0 is a contribution, each further one has been summed once more."""
+    """A code of a chunk. `stage` tells apart the codes that one worker makes of it; 0 is its contribution."""
 
     stage: int
     chunk: int
@@ -88,13 +99,40 @@ class Route:
     kernels: Callable[[str], tuple[Kernel, ...]]
     legs: Callable[[int], int]
     roundings: Callable[[int], int]
+    story: tuple[str, ...]
+    """What is sent when and to whom, in sentences; {code} stands for the codec."""
+
+    def sends(self, workers: int) -> float:
+        """Chunks that a worker sends for each that it owns, the mean over workers."""
+        moves = (m for rank in range(workers) for phase in self.phases(rank, workers) for m in phase)
+        return sum(isinstance(m, Send) for m in moves) / workers
+
+    def buffers(self, workers: int) -> float:
+        """Messages that a worker holds for each chunk that it owns, the mean over workers."""
+        held = {
+            (rank, *key)
+            for rank in range(workers)
+            for phase in self.phases(rank, workers)
+            for move in phase
+            for key in _touched(rank, move)
+        }
+        return len(held) / workers
+
+
+def _touched(rank: int, move: Move) -> list[tuple[int, Message]]:
+    if isinstance(move, Run):
+        return [*move.inputs, *([(rank, move.output)] if move.output else [])]
+    return [(move.made_by, move.message)]
+
+
+WHEN = "as soon as backward has made a bucket's gradients, each worker"
 
 
 def _kernels_all(feedback: str) -> tuple[Kernel, ...]:
     worker, both = feedback in ("worker", "both"), feedback == "both"
     return (
-        Kernel("contribute", "none", tensor=True, averages=False, residual=worker, owner=False),
-        Kernel("combine", "all", tensor=False, averages=True, residual=both, owner=True),
+        Kernel("contribute", "none", tensor=True, averages=False, residual=worker, owner=False, contributes=True),
+        Kernel("combine", "many", tensor=False, averages=True, residual=both, owner=True),
         Kernel("spread", "one", tensor=False, averages=False, residual=False, owner=False, decodes=True),
     )
 
@@ -120,7 +158,7 @@ def _phases_all(rank: int, workers: int) -> tuple[Phase, ...]:
 def _kernels_ring(feedback: str) -> tuple[Kernel, ...]:
     worker, both = feedback in ("worker", "both"), feedback == "both"
     return (
-        Kernel("contribute", "none", tensor=True, averages=False, residual=worker, owner=False),
+        Kernel("contribute", "none", tensor=True, averages=False, residual=worker, owner=False, contributes=True),
         Kernel("hop", "one", tensor=True, averages=False, residual=both, owner=False),
         Kernel("finish", "one", tensor=True, averages=True, residual=both, owner=True),
         Kernel("finish_alone", "none", tensor=True, averages=True, residual=both, owner=True),
@@ -159,7 +197,30 @@ def _phases_ring(rank: int, workers: int) -> tuple[Phase, ...]:
     return tuple(phases)
 
 
-ROUTES = {
-    "all": Route("all", _phases_all, _kernels_all, legs=lambda n: 2, roundings=lambda n: 2),
-    "ring": Route("ring", _phases_ring, _kernels_ring, legs=lambda n: max(1, 2 * n - 2), roundings=lambda n: n),
-}
+_ALL = Route(
+    "all",
+    _phases_all,
+    _kernels_all,
+    legs=lambda n: 2,
+    roundings=lambda n: 2,
+    story=(
+        f"{WHEN} encodes it ({{code}}) and sends each owner the chunk that it owns",
+        "each owner decodes and sums its chunk in rank order, divides, and encodes the mean again",
+        "each owner sends the encoded mean to every worker; every worker decodes the same bytes",
+    ),
+)
+_RING = Route(
+    "ring",
+    _phases_ring,
+    _kernels_ring,
+    legs=lambda n: max(1, 2 * n - 2),
+    roundings=lambda n: n,
+    story=(
+        f"{WHEN} encodes one chunk ({{code}}) and sends it to the next rank",
+        "each rank on the way decodes it, adds its own chunk, encodes the sum again and sends it on",
+        "the last one, the chunk's owner, divides by the number of workers and encodes the mean",
+        "the encoded mean goes once round the ring; every worker decodes the same bytes",
+    ),
+)
+ROUTES = {route.name: route for route in (_ALL, _RING)}
+DEFAULT_ROUTE = _ALL.name

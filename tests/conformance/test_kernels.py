@@ -30,8 +30,8 @@ DTYPES = ("f32", "f16", "bf16", "f64")
 KERNELS = [
     Kernel("contribute", "none", tensor=True, averages=False, residual=False, owner=False),
     Kernel("contribute_kept", "none", tensor=True, averages=False, residual=True, owner=False),
-    Kernel("combine", "all", tensor=False, averages=True, residual=False, owner=True),
-    Kernel("combine_kept", "all", tensor=False, averages=True, residual=True, owner=True),
+    Kernel("combine", "many", tensor=False, averages=True, residual=False, owner=True),
+    Kernel("combine_kept", "many", tensor=False, averages=True, residual=True, owner=True),
     Kernel("hop_kept", "one", tensor=True, averages=False, residual=True, owner=False),
     Kernel("finish_kept", "one", tensor=True, averages=True, residual=True, owner=True),
     Kernel("finish", "one", tensor=True, averages=True, residual=False, owner=True),

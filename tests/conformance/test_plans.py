@@ -36,6 +36,7 @@ VARIANTS = {
     "absmax8 ring": "relax gradients { compress = absmax(8, block = 7), route = ring }",
     "stochastic ring": "relax gradients { compress = minmax(8, rounding = stochastic), route = ring }",
     "1bit ring delay": "relax gradients { compress = 1bit, route = ring, delay = 2 }",
+    "exact ring": "relax gradients { route = ring }",
     "bf16 ring": "relax gradients { compress = bf16, route = ring }",
     "fp16 feedback": "relax gradients { compress = fp16, feedback = both }",
     "two bodies": 'relax gradients for "matrix" { compress = 8bit, delay = 1 }\n'

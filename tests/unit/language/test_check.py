@@ -10,7 +10,9 @@ from relaxc.language.diagnostics import SpecError
 from relaxc.language.format import expression
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
-from relaxc.language.spec import Feedback, Relaxation, Route, Spec
+from relaxc.language.spec import Feedback, Relaxation, Spec
+from relaxc.program.codec import lower_codec
+from relaxc.program.lower import feedback_of
 
 
 def spec(text: str, **settings: str) -> Spec:
@@ -24,7 +26,7 @@ def only(clauses: str) -> Relaxation:
 
 def test_defaults() -> None:
     (r,) = spec("relax gradients").relaxations
-    assert (r.selector, r.codec, r.feedback, r.delay, r.route) == (None, None, Feedback.NONE, 0, Route.ALL)
+    assert (r.selector, r.codec, r.feedback, r.delay, r.route) == (None, None, Feedback.NONE, 0, "all")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,11 @@ def test_full_precision() -> None:
     assert only("compress = none").codec is None
 
 
+def test_a_route_that_is_asked_for_is_taken_without_a_codec_too() -> None:
+    assert str(only("route = ring").codec) == "exact"
+    assert only("route = all").codec is None
+
+
 @pytest.mark.parametrize(
     ("clauses", "feedback"),
     [
@@ -69,15 +76,17 @@ def test_full_precision() -> None:
     ],
 )
 def test_feedback(clauses: str, feedback: str) -> None:
-    assert only(clauses).feedback == feedback
+    """`auto`, written or not, is for the codec to say."""
+    codec = only(clauses).codec
+    assert feedback_of(only(clauses).feedback, None if codec is None else lower_codec(codec)) == feedback
     assert spec(f"relax gradients {{ {clauses} }}").warnings == ()
 
 
 def test_delay_and_route() -> None:
     assert [only(f"delay = {d}").delay for d in ("0", "2", "2steps", "1step", "2 ^ 3", "100")] == [0, 2, 2, 1, 8, 100]
-    assert only("route = ring").route is Route.RING
-    assert only("topology = ring").route is Route.RING
-    assert only("compress = none, route = all").route is Route.ALL
+    assert only("route = ring").route == "ring"
+    assert only("topology = ring").route == "ring"
+    assert only("compress = none, route = all").route == "all"
 
 
 def test_params_reach_every_place() -> None:
@@ -94,7 +103,7 @@ def test_params_reach_every_place() -> None:
     first, second = made.relaxations
     assert first.selector is not None and expression(first.selector) == '"*.norm.*" or numel < 1024'
     assert str(second.codec) == "minmax(bits = 4, block = 256, rounding = nearest)"
-    assert (second.delay, second.route) == (2, Route.RING)
+    assert (second.delay, second.route) == (2, "ring")
     assert made.params == (("width", "4bit"), ("size", 256), ("norms", '"*.norm.*"'), ("way", "ring"), ("late", 2))
     assert made.warnings == ()
 

@@ -55,6 +55,9 @@ def test_facts_by_hand() -> None:
     assert sent_bytes(exchange, 4) == round(1.5 * code)  # type: ignore[arg-type]
     assert sent_bytes(exchange, 1) == 0  # type: ignore[arg-type]
     assert roundings(exchange, 4) == 2  # type: ignore[arg-type]
+    assert memory_bytes(body, 4).messages == round(
+        (3 * 4 - 1) / 4 * code
+    )  # 4 made, 3 arrived, 1 result made, 3 arrived
     assert memory_bytes(body, 4).residuals == 4_000_000 + 1_000_000
     assert memory_bytes(body, 4).late == 8_000_000
     assert staleness(body) == 1
