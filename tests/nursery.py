@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -120,7 +121,8 @@ class Nursery:
         self._process.stdin.close()
         for worker in self._workers.values():
             if worker.pid is not None and worker.status is None:
-                os.kill(worker.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended just now
+                    os.kill(worker.pid, signal.SIGKILL)
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:

@@ -119,7 +119,7 @@ def drift(rank: int, workers: int) -> None:
             model[4].weight[0, 0] += 1
     loops.step(model, optimizer, rank, 4)
     sentence = loops.refused("RX0605", lambda: loops.step(model, optimizer, rank, 5))
-    assert "parameter 2.bias of rank 1" in sentence and "after iteration 6" in sentence
+    assert "rank 1's parameter 2.bias" in sentence and "after iteration 6" in sentence
     relaxed.detach()
 
 

@@ -99,7 +99,7 @@ def sparse(model: Any) -> Any:
 
 
 def smaller_pieces(model: Any) -> Any:
-    return model, SPEC, {"piece_bytes": 64}
+    return model, SPEC, {"piece_bytes": 8}
 
 
 DIFFERENCES = {

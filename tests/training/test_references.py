@@ -75,7 +75,7 @@ def error_feedback(code: Callable[[Any], Any], worker: bool, owner: bool) -> lis
             wanted = made[rank][iteration] + lost[rank]
             received.append(code(wanted))
             lost[rank] = wanted - received[-1] if worker else lost[rank]
-        mean = sum(received) / WORKERS + lost_by_owner
+        mean = sum(received) * (1 / WORKERS) + lost_by_owner
         result = code(mean)
         lost_by_owner = mean - result if owner else lost_by_owner
         weight = weight - 0.1 * result

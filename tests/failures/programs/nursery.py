@@ -8,6 +8,7 @@ and {"log": ..., "status": ...} when one has ended (below 0: the signal), a line
 import json
 import os
 import select
+import signal
 import sys
 
 import behaviours
@@ -22,6 +23,7 @@ def become(job):
     for number, suffix in ((1, "out"), (2, "err")):
         os.dup2(os.open(f"{job['log']}.{suffix}", os.O_WRONLY | os.O_CREAT, 0o600), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background starts with it ignored
     behaviours.run(job)
 
 

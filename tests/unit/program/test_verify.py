@@ -108,7 +108,7 @@ def test_workers_that_each_sum_for_themselves_are_seen() -> None:
     contribute, _, spread = ROUTES["all"].kernels("none")
     join = Kernel("join", "many", tensor=False, averages=True, residual=False, owner=False)
     route = replace(ROUTES["all"], phases=everyone_sums, legs=lambda n: n)
-    with pytest.raises(VerifyError, match="different bits|used dither key"):
+    with pytest.raises(VerifyError, match=r"different bits|used dither key"):
         verify_route(route, "none", (contribute, join, spread))
 
 

@@ -1,0 +1,87 @@
+"""What README shows works as shown: its spec, its commands, its loop, its table of codes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pool import Pool
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def block(after: str) -> str:
+    """The indented block that follows the text `after`."""
+    lines = README[README.index(after) :].split("\n")[1:]
+    start = next(i for i, line in enumerate(lines) if line.startswith("    "))
+    end = next(i for i, line in enumerate(lines[start:], start) if line and not line.startswith("    "))
+    return "\n".join(line[4:] for line in lines[start:end])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "slow.relax").write_text(block("A spec, `slow.relax`:"))
+    return tmp_path
+
+
+def test_the_commands_run(folder: Path) -> None:
+    commands = [
+        line.split("#")[0].split() for line in block("Look at it, then compile it:").split("\n") if line.strip()
+    ]
+    assert [c[1] for c in commands] == ["check", "explain", "compile"]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert (folder / "build" / "slow" / "manifest.json").is_file()
+
+
+def run_loop(_rank: int, _workers: int, loop: str, folder: str) -> int:
+    """The loop as it stands, with the names that it takes for given; torch.distributed is up already."""
+    import os
+
+    import torch
+
+    import relaxc
+
+    os.chdir(folder)
+    given = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 1))
+    names = {
+        "torch": torch, "relaxc": relaxc, "model": given, "criterion": torch.nn.functional.mse_loss,
+        "optimizer": torch.optim.SGD(given.parameters(), 0.1), "loader": [(torch.randn(4, 8), torch.randn(4, 1))] * 3,
+    }  # fmt: skip
+    lines = [line for line in loop.split("\n") if "init_process_group" not in line]
+    exec("\n".join(lines), names)
+    relaxed = names["relaxed"]
+    relaxed.detach()  # type: ignore[attr-defined]
+    done: int = relaxed.stats()["iterations"]  # type: ignore[attr-defined]
+    return done
+
+
+def test_the_loop_trains(folder: Path, pool: Pool) -> None:
+    command = [sys.executable, "-m", "relaxc", "compile", "slow.relax", "-o", "build/slow"]
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    loop = block("Attach it to a loop that runs under torchrun")
+    assert pool.run(run_loop, 2, loop, str(folder)) == [3, 3]
+
+
+def test_every_code_of_the_running_side_is_listed() -> None:
+    listed = set()
+    for first, last in re.findall(r"RX(\d{4})(?:-(\d{4}))?", README):
+        listed |= {f"RX{n:04}" for n in range(int(first), int(last or first) + 1)}
+    listed |= {f"RX{n}" for n in re.findall(r", (0\d{3}) \|", README)}
+    sources = [*(ROOT / "relaxc").rglob("*.py"), *(ROOT / "runtime").glob("*.cpp")]
+    raised = {code for path in sources for code in re.findall(r'"(RX0[456]\d\d)"', path.read_text())}
+    assert raised <= listed, f"not in README: {sorted(raised - listed)}"
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert f"make {target}" in README
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
