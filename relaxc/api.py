@@ -22,6 +22,9 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
     from relaxc import pipeline
+    from relaxc.build.torch_flags import import_torch
+
+    import_torch()
     from relaxc.attach.parameters import read_parameters
     from relaxc.attach.plan import open_plan
 
@@ -35,18 +38,28 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
 def load(folder: str | Path) -> Plan:
     """The plan that `relaxc compile -o folder` wrote. Raise BuildError (RX05) where it is damaged or another
     version's."""
+    from relaxc.build.torch_flags import import_torch
+
+    import_torch()
     from relaxc.attach.plan import load as load_plan
 
     return load_plan(folder)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a text is too long for a name
+        return False
 
 
 def _source(spec: str | Path) -> Source:
     from relaxc.language.source import Source
     from relaxc.resources import folder
 
-    if isinstance(spec, str) and any(c in spec for c in " \n{"):
-        return Source("<text>", spec)
     path = Path(spec)
+    if isinstance(spec, str) and any(c in spec for c in " \n{") and not _is_file(path):
+        return Source("<text>", spec)
     if not path.exists() and path.suffix == "" and len(path.parts) == 1:
         return Source.read(folder("specs") / f"{path.name}.relax")
     return Source.read(path)

@@ -121,8 +121,8 @@ def _ask_torch() -> Mapping[str, Any] | str:
         return f"asking torch failed: {error}"
     if done.returncode == 0:
         return dict(json.loads(done.stdout.splitlines()[-1]))
-    said = [line for line in done.stderr.splitlines() if "BuildError" in line] or done.stderr.splitlines()[-1:]
-    return said[0].split("BuildError: ")[-1] if said else f"python ended with status {done.returncode}"
+    said = [line for line in done.stderr.splitlines() if "BuildError: " in line] or done.stderr.splitlines()[-1:]
+    return said[-1].split("BuildError: ")[-1] if said else f"python ended with status {done.returncode}"
 
 
 def _torch(torch: Mapping[str, Any] | str) -> Iterator[Finding]:

@@ -78,7 +78,7 @@ def _make(
 
     import msgspec
 
-    from relaxc.build.compiler import this_cpu
+    from relaxc.build.compiler import find
     from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
     from relaxc.build.plan_files import MANIFEST
     from relaxc.emit.plan import emit
@@ -89,7 +89,7 @@ def _make(
     if sources.kernels:
         shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
         (folder / SOURCE).write_text(sources.kernels)
-        manifest = msgspec.structs.replace(manifest, cpu=str(this_cpu()))
+        manifest = msgspec.structs.replace(manifest, cpu=str(find().cpu))
     (folder / MANIFEST).write_bytes(encode(manifest))
     (folder / "spec.relax").write_text(text)
     (folder / "program.relax").write_text(sources.program)

@@ -237,14 +237,15 @@ void Gradients::collect_absent(int index) {
 
 // --- at the end of backward
 
-// The parameters that no hook fired for: gradients of earlier micro-batches, or none.
+// The parameters that no hook fired for: gradients of earlier micro-batches, or none. One that was frozen meanwhile has
+// none either, whatever zero_grad has left in .grad, and its residual waits until it is thawed.
 void Gradients::complete(Iteration& iteration) {
   at::NoGradGuard no_grad;
   auto* census = iteration.census.mutable_data_ptr<uint8_t>();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (iteration.fired[i]) {
       census[i] = 1;
-    } else if (parameters_[i].tensor.grad().defined()) {
+    } else if (parameters_[i].tensor.requires_grad() && parameters_[i].tensor.grad().defined()) {
       collect(static_cast<int>(i));
       census[i] = 1;
     } else {

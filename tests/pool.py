@@ -33,7 +33,8 @@ class WorkerError(AssertionError):
 class Pool:
     def __init__(self) -> None:
         self._workers: list[tuple[Any, Any]] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="relaxc-pool-"))
+        self._holder = tempfile.TemporaryDirectory(prefix="relaxc-pool-")
+        self._folder = Path(self._holder.name)
         self._count = itertools.count()
 
     def run(self, function: Callable[..., Any], workers: int, *arguments: Any, timeout: float = 90) -> list[Any]:

@@ -57,7 +57,8 @@ class Checkpoint:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Raise ExchangeError (RX0606) where `state` is not of this plan and model, before anything is changed."""
-        if state.get("format") != 1 or "workers" not in state:
+        numbers = [state.get(key) for key in ("workers", "iterations", "late")]
+        if state.get("format") != 1 or not all(isinstance(n, int) for n in numbers) or state["workers"] < 1:
             raise ExchangeError("RX0606", "this is not the state of a plan", "pass what relaxed.state_dict() returned")
         self._refuse_strangers(state)
         reader = _Reader(state, self._schedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import nn
@@ -27,7 +28,9 @@ def read_parameters(model: nn.Module) -> ModelParameters:
     _refuse_wrapped(model)
     named = [(_plain(name), tensor) for name, tensor in model.named_parameters()]
     for name, tensor in named:
-        _refuse(name, tensor)
+        _refuse_place(name, tensor)
+        if tensor.requires_grad:
+            _refuse_kind(name, tensor)
     _refuse_sparse(model)
     live = [(name, tensor) for name, tensor in named if tensor.requires_grad]
     if not live:
@@ -58,8 +61,15 @@ def _refuse_wrapped(model: nn.Module) -> None:
             where = f"module {name}" if name else "the model"
             raise ModelError(
                 "RX0403", f"{where} is wrapped by {wrapper}, which exchanges gradients itself",
-                "attach the plan to the bare model instead",
+                BARE,
             )  # fmt: skip
+
+
+BARE = "don't wrap it: attach the plan to the bare model, and call the bare model"
+
+
+def refuse_under_ddp() -> NoReturn:
+    raise ModelError("RX0403", "DistributedDataParallel calls this model, so each gradient is exchanged twice", BARE)
 
 
 def _wrapper(module: nn.Module) -> str | None:
@@ -69,7 +79,7 @@ def _wrapper(module: nn.Module) -> str | None:
 WRAPPERS = ("torch.nn.parallel.", "torch.distributed.fsdp", "torch.distributed._composable")
 
 
-def _refuse(name: str, tensor: torch.Tensor) -> None:
+def _refuse_place(name: str, tensor: torch.Tensor) -> None:
     if isinstance(tensor, nn.parameter.UninitializedParameter):
         raise ModelError("RX0404", f"parameter {name} has no shape yet", "run one forward pass before attach")
     if type(tensor).__name__ == "DTensor" or type(tensor.data).__name__ == "DTensor":
@@ -85,6 +95,9 @@ def _refuse(name: str, tensor: torch.Tensor) -> None:
             "RX0405", f"parameter {name} is on {tensor.device}: the kernels for it are not built yet",
             "train on the CPU, with model.cpu()",
         )  # fmt: skip
+
+
+def _refuse_kind(name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided:
         raise ModelError("RX0406", f"parameter {name} is sparse", "use a dense parameter")
     if tensor.dtype not in DTYPES:

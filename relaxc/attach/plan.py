@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.relaxed import Relaxed, refuse_attached
 from relaxc.build.plan_files import MANIFEST, read_plan, usable_library
 from relaxc.build.runtime import carried_runtime, load_runtime
-from relaxc.errors import BuildError, ModelError, RelaxError
+from relaxc.errors import BuildError, ExchangeError, ModelError, RelaxError
 from relaxc.manifest import Manifest, decode
 from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
@@ -50,7 +50,7 @@ class Plan:
         Raise ModelError (RX04) for a model that can't be served, ExchangeError (RX06) where the workers disagree or
         are not there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
         """
-        optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+        optimizers = _checked(model, optimizer, scaler, check_every)
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
         groups = make_groups(group, timeout)
         read, schedule = self._fit(model, groups, runtime, {"check_every": check_every, "scaler": scaler is not None})
@@ -86,6 +86,22 @@ class Plan:
         for body in idle_bodies(self.manifest, schedule.bodies) if groups.rank == 0 else ():
             warnings.warn(f"`{body.statement}` governs no parameter of this model", stacklevel=3)
         return read, schedule
+
+
+def _checked(model: Any, optimizer: Any, scaler: Any, check_every: Any) -> list[torch.optim.Optimizer]:
+    """The optimisers. Raise ExchangeError (RX0607) for arguments that are none of attach's, before anyone is waited
+    for: every worker runs the same call."""
+    single = isinstance(optimizer, torch.optim.Optimizer)
+    optimizers: list[Any] = [optimizer] if single else list(optimizer) if isinstance(optimizer, Iterable) else []
+    if not isinstance(model, nn.Module):
+        raise ExchangeError("RX0607", f"the model is a {type(model).__name__}", "call attach(model, optimizer)")
+    if not optimizers or not all(isinstance(o, torch.optim.Optimizer) for o in optimizers):
+        raise ExchangeError("RX0607", "the optimizer is not a torch.optim.Optimizer", "pass one, or a list of them")
+    if scaler is not None and not hasattr(scaler, "get_scale"):
+        raise ExchangeError("RX0607", "the scaler is not a GradScaler", "pass the GradScaler in use, or leave it out")
+    if not isinstance(check_every, int) or check_every < 0:
+        raise ExchangeError("RX0607", f"check_every = {check_every!r}", "give a number of iterations, or 0 for never")
+    return optimizers
 
 
 def _same_parameters(manifest: Manifest, read: ModelParameters) -> None:

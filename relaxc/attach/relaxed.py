@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from relaxc.attach.drift import check_replicas
 from relaxc.attach.engine import Running
 from relaxc.attach.failure import Watch
 from relaxc.attach.groups import Groups
+from relaxc.attach.guards import ForwardGuard, StepGuard
 from relaxc.attach.late import HideUnlanded
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ModelError
@@ -51,32 +51,26 @@ class Relaxed:
         self._engine = running.engine
         if scaler is not None:
             self._engine.set_loss_scale(scaler.get_scale)
-        elif any(b.delay or b.exchange.feedback != "none" for b in manifest.bodies):
-            self._removable.append(model.register_forward_pre_hook(_WarnOfAutocast()))
-        self._hook_optimizers(optimizers)
-        self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen]
+        remembers = any(b.delay or b.exchange.feedback != "none" for b in manifest.bodies)
+        guard = ForwardGuard(scaled=scaler is not None or not remembers)
+        self._removable.append(model.register_forward_pre_hook(guard))
+        self._hook_optimizers(model, optimizers)
+        self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen if tensor.is_floating_point()]
         self._watch.start()
         self._engine.start(self._watch)
         self._finalizer = weakref.finalize(self, _stop, self._engine, self._watch)
         self._anchor = drop_anchor(model, read.tensors, self)
         _attached.update({tensor: weakref.ref(self) for tensor in read.tensors})
 
-    def _hook_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    def _hook_optimizers(self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         hide = HideUnlanded(self._engine, self._read.tensors)
         for number, optimizer in enumerate(optimizers):
-            self._removable.append(optimizer.register_step_pre_hook(self._before_step))
+            guard = StepGuard(self._engine, model, self._read, optimizer, self._schedule.workers == 1)
+            self._removable.append(optimizer.register_step_pre_hook(guard.before))
             self._removable.append(optimizer.register_step_pre_hook(hide.before))
             self._removable.append(optimizer.register_step_post_hook(hide.after))
             if number == len(optimizers) - 1 and self._check_every:
                 self._removable.append(optimizer.register_step_post_hook(self._after_step))
-
-    def _before_step(self, *_: Any) -> None:
-        name = self._engine.lost()
-        if name:
-            raise ModelError(
-                "RX0409", f"parameter {name} was converted after attach, so its gradients were not exchanged",
-                "convert the model (double(), half(), to()) before attach",
-            )  # fmt: skip
 
     def _after_step(self, *_: Any) -> None:
         if self._engine.iterations % self._check_every == 0:
@@ -167,24 +161,3 @@ def _refuse_thawed(name: str, tensor: nn.Parameter) -> Any:
     handle = tensor.register_post_accumulate_grad_hook(refuse)  # type: ignore[no-untyped-call]
     tensor.requires_grad_(False)
     return handle
-
-
-class _WarnOfAutocast:
-    """Residuals of scaled gradients need the scale: said once, at the first forward under fp16 autocast.
-
-    A class, since a model that carries it must still pickle.
-    """
-
-    def __init__(self) -> None:
-        self._said = False
-
-    def __call__(self, module: nn.Module, _inputs: Any) -> None:
-        if self._said or torch.compiler.is_compiling():
-            return
-        kind = next((p.device.type for p in module.parameters()), "cpu")
-        if torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16:
-            self._said = True
-            warnings.warn(
-                "fp16 autocast with a plan that keeps residuals or delays: pass attach(..., scaler=scaler), so that "
-                "they follow the loss scale", stacklevel=2,
-            )  # fmt: skip

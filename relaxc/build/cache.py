@@ -47,7 +47,7 @@ def key_of(parts: Iterable[str | bytes]) -> str:
 
 def lookup(kind: str, key: str) -> Path | None:
     """The whole entry of `key`, if any cache has one; one that is cut short or damaged counts as absent."""
-    for root in _roots():
+    for root in _believed():
         entry = root / kind / key
         if listing.intact(entry, SEAL):
             return entry
@@ -56,7 +56,7 @@ def lookup(kind: str, key: str) -> Path | None:
 
 def lookup_any(kind: str, prefix: str) -> Path | None:
     """Some whole entry whose key starts with `prefix`."""
-    entries = [entry for root in _roots() for entry in sorted((root / kind).glob(f"{prefix}*"))]
+    entries = [entry for root in _believed() for entry in sorted((root / kind).glob(f"{prefix}*"))]
     return next((entry for entry in entries if listing.intact(entry, SEAL)), None)
 
 
@@ -166,6 +166,12 @@ def _roots() -> tuple[Path, Path]:
     return (fallback if homeless else chosen.absolute()), fallback
 
 
+def _believed() -> list[Path]:
+    """The roots whose entries may be loaded: a temporary folder counts only where nobody else can write it."""
+    first, second = _roots()
+    return [root for root in dict.fromkeys((first, second)) if root != fallback_root() or _private(root)]
+
+
 def fallback_root() -> Path:
     return Path(tempfile.gettempdir()) / f"relaxc-{os.getuid()}"
 
@@ -182,5 +188,8 @@ def _refusal(root: Path) -> str | None:
 
 def _private(root: Path) -> bool:
     """Whether only this user can write `root`: libraries are loaded from it, and anyone may create names in /tmp."""
-    status = root.lstat()
+    try:
+        status = root.lstat()
+    except OSError:
+        return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022

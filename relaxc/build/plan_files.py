@@ -123,7 +123,10 @@ def series(version: str) -> tuple[str, ...]:
 
 def _refuse_other(target: Path, shown: Path) -> None:
     if target.is_dir():
-        if (target / LISTING).is_file() or not any(target.iterdir()):
+        if not any(target.iterdir()):
+            return
+        if (target / LISTING).is_file():
+            _refuse_foreign(target, shown)
             return
         message = f"{shown} is not empty and is not a plan"
     elif target.exists():
@@ -131,6 +134,19 @@ def _refuse_other(target: Path, shown: Path) -> None:
     else:
         return
     raise BuildError("RX0515", message, "give another folder with -o, or remove this one yourself")
+
+
+def _refuse_foreign(target: Path, shown: Path) -> None:
+    """A plan's folder is replaced as a whole: a file that is not the plan's would be lost."""
+    written = listing.read(target, LISTING)
+    own = {LISTING, *(written.files if written is not None else ())}
+    foreign = sorted(path.name for path in target.iterdir() if path.name not in own)
+    if foreign and written is not None:
+        raise BuildError(
+            "RX0515",
+            f"{shown} holds {foreign[0]}, which is not the plan's",
+            "give another folder with -o, or move it away",
+        )
 
 
 @contextmanager
@@ -167,7 +183,11 @@ def _swap(new: Path, target: Path) -> None:
         new.rename(target)
         return
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(aside)  # onto the empty folder
+    try:
+        target.rename(aside)  # onto the empty folder
+    except OSError:
+        aside.rmdir()
+        raise
     try:
         new.rename(target)
     except OSError:

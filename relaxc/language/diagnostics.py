@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relaxc.errors import RelaxError
 from relaxc.language.source import Span
 
 
@@ -36,9 +37,16 @@ class Diagnostic:
     severity: Severity = Severity.ERROR
 
 
-class SpecError(Exception):
+class SpecError(RelaxError):
     """The user's mistake: every error that one stage found, in text order. Exit status 1."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
-        super().__init__("; ".join(f"{d.code}: {d.message}" for d in self.diagnostics))
+        first = self.diagnostics[0]
+        super().__init__(first.code, first.message, first.help)
+
+    def __str__(self) -> str:
+        """As on the command line: what a training script shows must say where, too."""
+        from relaxc.language.render import render_text
+
+        return "\n" + render_text(self.diagnostics)

@@ -175,7 +175,7 @@ def _attempt(start: str, source: Source, piece: Piece, faults: list[Diagnostic])
 
 
 def _deep(span: Span) -> Diagnostic:
-    help_ = "split the expression, with `let` or `param`"
+    help_ = "split the expression, or write several statements: the first that matches governs"
     return Diagnostic("RX0007", f"nested more than {MAX_DEPTH} levels deep", (Label(span),), help=help_)
 
 

@@ -18,8 +18,8 @@ class Concrete(Protocol):
     children: list[Any]
 
 
-MAX_DEPTH = 100
-"""How deep a tree may be: far more than a person writes, and far less than what recursion can bear."""
+MAX_DEPTH = 250
+"""How deep a tree may be: a chain `a or b or c` is as deep as it is long. Far less than what recursion can bear."""
 
 T = TypeVar("T", bound=syntax.Node)
 

@@ -24,6 +24,7 @@ def plan(**fields: object) -> Manifest:
         bodies=(),
         first_bucket_bytes=1,
         bucket_bytes=1,
+        coded_bucket_bytes=1,
         piece_bytes=1,
     )
     return msgspec.structs.replace(made, **fields)
