@@ -68,11 +68,18 @@ def test_a_file_is_copied(tmp_path: Path) -> None:
 
 
 def test_an_older_plan_is_replaced_whole(folder: Path) -> None:
-    (folder / "left over").write_text("")
+    write_plan(folder, {**files(plan(seed=4)), "left over": b""})
     write_plan(folder, files(plan(seed=5)))
     assert read_plan(folder).seed == 5
     assert not (folder / "left over").exists()
     assert [p.name for p in folder.parent.iterdir()] == ["spec"]
+
+
+def test_a_file_that_is_not_the_plans_is_not_deleted(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(BuildError, match="RX0515: .*holds notes.txt"):
+        write_plan(folder, files(plan(seed=5)))
+    assert (folder / "notes.txt").read_text() == "mine"
 
 
 def test_a_damaged_plan_is_replaced(folder: Path) -> None:
