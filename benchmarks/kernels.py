@@ -119,7 +119,7 @@ class Bench:
     def call(self, function: Any, kernel: Kernel) -> Job:
         source, target = (m.data_ptr() for m in self.messages)
         inputs = (ctypes.c_void_p * INPUTS)(*[source] * INPUTS)
-        count = {"none": 0, "one": 1, "all": INPUTS}[kernel.inputs]
+        count = {"none": 0, "one": 1, "many": INPUTS}[kernel.inputs]
         # What is encoded goes where the decoders read; a combine reads there and writes elsewhere.
         out = None if kernel.decodes else source if kernel.inputs == "none" else target
         call = _Call(ctypes.addressof(inputs), count, out, INPUTS, 1)

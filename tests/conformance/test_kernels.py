@@ -119,7 +119,7 @@ SINGLE: dict[str, list[tuple[Callable[[int], slice], float]]] = {
 def _segments(codec: Codec, kernel: Kernel, dtype: str, seed: int) -> list[Segment]:
     """Every length and every kind of data once or more, paired differently for each case."""
     rng, real = np.random.default_rng(seed), real_of(dtype)
-    inputs = {"none": 0, "one": 1, "all": WORKERS}[kernel.inputs]
+    inputs = {"none": 0, "one": 1, "many": WORKERS}[kernel.inputs]
     block = codec.layout.block
     out = []
     for k, kind in enumerate(KINDS):
