@@ -77,9 +77,15 @@ class Board:
                 self._wake.clear()
                 self._look()
                 self._wake.wait(0.1 if self.failed else LOOK_EVERY)
-            self._exchange_verdicts()
+            self._say_the_rest()
         except RuntimeError:  # of the store, whose host is gone
             self.gone = True
+
+    def _say_the_rest(self) -> None:
+        """Before this process ends: what it has to say is what the others would otherwise have to guess."""
+        if self._mine is not None and self._posted is not self._mine:
+            self._post(self._mine)
+        self._exchange_verdicts()
 
     def _look(self) -> None:
         if self._mine is None and self._store.check(["failed"]):
