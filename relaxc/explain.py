@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relaxc.program import facts
-from relaxc.program.ir import Body, Program
+from relaxc.program.ir import Body, Program, exchanges
 from relaxc.program.printer import print_program, print_selector
 
 KEPT = {
@@ -24,7 +24,7 @@ def explain(program: Program, workers: Sequence[int]) -> str:
 
 def _body(body: Body, number: int, workers: Sequence[int]) -> Iterator[str]:
     yield f"body{number}: {print_selector(body.selector)}"
-    for exchange in facts.exchanges(body):
+    for exchange in exchanges(body.statements):
         for line in facts.story(exchange):
             yield f"  - {line}"
         if exchange.codec is not None:
@@ -47,7 +47,7 @@ def _table(body: Body, workers: Sequence[int]) -> Iterator[str]:
     yield "  per million f32 parameters and worker:"
     yield "    workers   sent per iteration   of f32   memory   roundings"
     for count in workers:
-        (exchange,) = facts.exchanges(body)
+        (exchange,) = exchanges(body.statements)
         sent = facts.sent_bytes(exchange, count)
         plain = round(2 * (count - 1) / count * facts.MILLION * facts.REAL_BYTES)
         share = f"{100 * sent / plain:.0f} %" if plain else "-"

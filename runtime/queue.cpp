@@ -344,15 +344,12 @@ void Queue::finish_sends(Running& running) {
   for (auto& sent : running.sends) await(running, *sent.transfer, sent.bucket, sent.peer);
 }
 
-// All pieces are done, so it is known for which parameters no worker has a gradient. A worker alone goes by what is absent:
-// where every bucket was ready early, backward may not have come to filling in the census yet.
+// All pieces are done, so it is known for which parameters no worker has a gradient.
 void Queue::take_census(Iteration& iteration) {
-  const bool alone = !is_census(static_cast<int>(buckets.size()) - 1);
-  if (!alone)
-    for (const at::Tensor& theirs : pieces.back().buffers) iteration.census.bitwise_or_(theirs);
+  for (const at::Tensor& theirs : pieces.back().buffers) iteration.census.bitwise_or_(theirs);
   const auto* census = iteration.census.const_data_ptr<uint8_t>();
   for (size_t p = 0; p < residuals.size(); ++p)
-    if (alone ? iteration.absent[p] : !census[p]) give_back(iteration, static_cast<int>(p));
+    if (!census[p]) give_back(iteration, static_cast<int>(p));
 }
 
 void Queue::give_back(Iteration& iteration, int parameter) {

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxc.program.ir import After, Assign, Body, Carried, Codec, Let, Mean, Step
+from relaxc.program.ir import After, Assign, Body, Carried, Codec, Let, Mean, Step, exchanges
 from relaxc.wire.routes import ROUTES
 
 MILLION = 1_000_000
 REAL_BYTES = 4
-
-
-def exchanges(body: Body) -> Iterator[Mean | Carried]:
-    for statement in body.statements:
-        if isinstance(statement, (Let, Assign)) and isinstance(statement.value, (Mean, Carried)):
-            yield statement.value
 
 
 def staleness(body: Body) -> int:
@@ -70,7 +63,7 @@ class MemoryBytes:
 
 def memory_bytes(body: Body, workers: int, elements: int = MILLION) -> MemoryBytes:
     residuals = messages = 0
-    for exchange in exchanges(body):
+    for exchange in exchanges(body.statements):
         if exchange.codec is None:
             continue
         route = ROUTES[exchange.route]

@@ -6,6 +6,7 @@ came from text keeps its place. Node types are frozen: passes build new programs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relaxc.language.source import Span
@@ -174,3 +175,13 @@ class Body:
 @dataclass(frozen=True, slots=True)
 class Program:
     bodies: tuple[Body, ...]
+
+
+def exchanges(statements: tuple[Statement, ...]) -> Iterator[Mean | Carried]:
+    """The exchanges of some statements, in text order, late ones included."""
+    for statement in statements:
+        match statement:
+            case Let(value=Mean() | Carried() as value) | Assign(value=Mean() | Carried() as value):
+                yield value
+            case After(body=body):
+                yield from exchanges(body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relaxc.program.ir import (
@@ -22,6 +21,7 @@ from relaxc.program.ir import (
     Reduce,
     Statement,
     Step,
+    exchanges,
 )  # fmt: skip
 from relaxc.wire.routes import ROUTES, Kernel, Message, Phase, Receive, Route, Run, Send
 
@@ -39,7 +39,7 @@ def verify(program: Program) -> Program:
     for body in program.bodies:
         _names(body)
         _steps(body)
-        for exchange in _exchanges(body.statements):
+        for exchange in exchanges(body.statements):
             places.append(exchange.place)
             if isinstance(exchange, Carried):
                 verify_route(ROUTES[exchange.route], exchange.feedback, exchange.kernels)
@@ -89,15 +89,6 @@ def _reads(e: Expression) -> set[str]:
             return _reads(argument)
         case Mean(value=value) | Carried(value=value):
             return _reads(value)
-
-
-def _exchanges(statements: tuple[Statement, ...]) -> Iterator[Mean | Carried]:
-    for statement in statements:
-        match statement:
-            case Let(value=Mean() | Carried() as value) | Assign(value=Mean() | Carried() as value):
-                yield value
-            case After(body=body):
-                yield from _exchanges(body)
 
 
 # --- a route, on symbols
