@@ -121,7 +121,7 @@ def train(job, log):
             stack.callback(relaxed.detach)
         for number in range(job["steps"]):
             if number == job.get("at"):
-                arrange(job, log, model)
+                arrange(job, log, model, relaxed)
             log("step", number=number)
             step(model, optimizer, job["rank"])
             time.sleep(0.02)
@@ -129,8 +129,12 @@ def train(job, log):
         time.sleep(job["linger"])
 
 
-def arrange(job, log, model):
+def arrange(job, log, model, relaxed):
+    before = relaxed.stats()["bytes_sent"]
+
     def act(_grad=None):
+        while job.get("inside") and relaxed.stats()["bytes_sent"] == before:
+            time.sleep(0.001)  # until something of this iteration has left: before that it could be taken back
         log("act")
         ACTS[job["act"]](job)
 
