@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("kernels", "unrelaxed", "exchange", "transports", "commands")
+SCRIPTS = ("kernels", "fragments", "unrelaxed", "exchange", "overlap", "transports", "commands", "large")
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ import torch
 from relaxc.build.kernels import build_kernels
 from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
+from relaxc.emit.kernel import BlockKernel
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
 from relaxc.language.spec import CodecUse, Value
@@ -63,8 +64,7 @@ class Row:
 
 class _Segment(ctypes.Structure):
     _fields_ = [
-        ("tensor", ctypes.c_void_p),
-        ("residual", ctypes.c_void_p),
+        ("operands", ctypes.c_void_p),
         ("elements", ctypes.c_int64),
         ("first", ctypes.c_uint64),
         ("parameter", ctypes.c_uint32),
@@ -74,8 +74,10 @@ class _Segment(ctypes.Structure):
 class _Call(ctypes.Structure):
     _fields_ = [
         ("inputs", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
         ("number_of_inputs", ctypes.c_int64),
         ("output", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
     ]
@@ -113,21 +115,29 @@ class Bench:
         self.residual = torch.randn(self.elements) * 1e-3
         self.decoded = torch.zeros(self.elements)
         self.messages = [torch.zeros(self.elements * 5, dtype=torch.uint8) for _ in range(2)]
-        self.segment = _Segment(self.tensor.data_ptr(), self.residual.data_ptr(), self.elements, 0, 0)
-        self.into = _Segment(self.decoded.data_ptr(), self.residual.data_ptr(), self.elements, 0, 0)
+        self.others = [torch.rand(self.elements) for _ in range(3)]
+        self.weights = (ctypes.c_double * INPUTS)(*[1 / INPUTS] * INPUTS)
+        self.numbers = (ctypes.c_double * 4)(0.01, 0.01, 0.01, 0.01)
 
-    def call(self, function: Any, kernel: Kernel) -> Job:
+    def call(self, function: Any, kernel: Kernel, operands: tuple[str, ...]) -> Job:
+        """`value` is decoded into another tensor than what is encoded."""
+        held = {"value": self.decoded if kernel.decodes else self.tensor, "residual": self.residual}
+        return self.job(function, [held[name] for name in operands], kernel.inputs, kernel.decodes)
+
+    def job(self, function: Any, operands: list[torch.Tensor], inputs_of: str, decodes: bool) -> Job:
         source, target = (m.data_ptr() for m in self.messages)
         inputs = (ctypes.c_void_p * INPUTS)(*[source] * INPUTS)
-        count = {"none": 0, "one": 1, "many": INPUTS}[kernel.inputs]
+        count = {"none": 0, "one": 1, "many": INPUTS}[inputs_of]
         # What is encoded goes where the decoders read; a combine reads there and writes elsewhere.
-        out = None if kernel.decodes else source if kernel.inputs == "none" else target
-        call = _Call(ctypes.addressof(inputs), count, out, INPUTS, 1)
-        segment = self.into if kernel.decodes else self.segment
+        out = None if decodes else source if inputs_of == "none" else target
+        weights, numbers = (ctypes.addressof(given) for given in (self.weights, self.numbers))
+        call = _Call(ctypes.addressof(inputs), weights, count, out, numbers, INPUTS, 1)
+        addresses = (ctypes.c_void_p * max(1, len(operands)))(*(tensor.data_ptr() for tensor in operands))
+        segment = _Segment(ctypes.addressof(addresses), self.elements, 0, 0)
 
         def job() -> object:
             function(ctypes.byref(segment), ctypes.c_int64(1), ctypes.byref(call))
-            return inputs  # whose addresses are in `call`: it lives as long as the job
+            return inputs, addresses  # which are pointed to: they live as long as the job
 
         return job
 
@@ -184,8 +194,11 @@ def asked() -> Plan:
     ]
 
 
-def load(plan: Plan) -> ctypes.CDLL:
-    kernels = [build_kernel(f"bench_{n}", c, kernel, "f32") for n, (_, c, kernel, _) in enumerate(plan)]
+def built(plan: Plan) -> list[BlockKernel]:
+    return [build_kernel(f"bench_{n}", c, kernel, "f32") for n, (_, c, kernel, _) in enumerate(plan)]
+
+
+def load(kernels: list[BlockKernel]) -> ctypes.CDLL:
     return ctypes.CDLL(str(build_kernels(emit_kernels(kernels))))
 
 
@@ -204,11 +217,13 @@ def interleaved(jobs: list[Job], rounds: int) -> list[list[float]]:
 def measure(elements: int, rounds: int) -> list[Row]:
     torch.set_num_threads(1)
     bench, plan = Bench(elements), asked()
-    library = load(plan)
+    kernels = built(plan)
+    library = load(kernels)
     eager = {ENCODE: eager_encode(bench), DECODE: eager_decode(bench), KEEP: eager_encode(bench, kept=True)}
     rows = []
     for number, (name, _, kernel, ratio) in enumerate(plan):
-        job = bench.call(library[f"bench_{number}"], kernel)
+        operands = tuple(o.name for o in kernels[number].operands)
+        job = bench.call(library[f"bench_{number}"], kernel, operands)
         copied, ours = interleaved([bench.memcpy, job], rounds)
         paired = statistics.median(c / o for c, o in zip(copied, ours, strict=True))
         slow = statistics.median(interleaved([eager[kernel]], 3)[0]) if ratio is not None else None

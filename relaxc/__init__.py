@@ -1,4 +1,4 @@
-"""relaxc: a compiler for relaxed gradient exchange in PyTorch data-parallel training."""
+"""relaxc: a compiler for relaxed exchange in PyTorch data-parallel training."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relaxc.api import compile, load
+    from relaxc.attach.plan import Plan
+    from relaxc.attach.relaxed import Relaxed
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compile", "load"]
+__all__ = ["Plan", "Relaxed", "__version__", "compile", "load"]
+
+_HOMES = {"compile": "api", "load": "api", "Plan": "attach.plan", "Relaxed": "attach.relaxed"}
 
 
 def __getattr__(name: str) -> Any:
-    """`relaxc.compile` and `relaxc.load` on first use: the command line must not pay for importing torch."""
-    if name in ("compile", "load"):
-        from relaxc import api
+    """On first use: the command line must not pay for importing torch."""
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(api, name)
+        return getattr(import_module(f"relaxc.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'relaxc' has no attribute {name!r}")

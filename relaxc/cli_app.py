@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from relaxc import __version__, cli_compile, cli_spec, pipeline
-from relaxc.language.source import Source
-from relaxc.program.ir import Program
+from relaxc.program.paths import Paths
+from relaxc.program.types import Typed
 from relaxc.usage import UsageError
 
 app = typer.Typer(name="relaxc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -30,7 +31,7 @@ def relaxc(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A compiler for relaxed gradient exchange in PyTorch data-parallel training."""
+    """A compiler for relaxed exchange in PyTorch data-parallel training."""
 
 
 @app.command(context_settings=OWN_ARGUMENTS, add_help_option=False)
@@ -49,17 +50,17 @@ Spec = Annotated[str, typer.Argument(metavar="SPEC", help="a spec file; - is sta
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")]
 
 
-def _program(spec: str, settings: list[str] | None) -> tuple[Source, Program]:
-    """The program of a spec, its warnings shown. Exit 1 with its errors shown where it has any."""
+def _typed(spec: str, settings: list[str] | None) -> tuple[Typed, Paths]:
+    """The program of a spec and its paths, its warnings shown. Exit 1 with its errors shown where it has any."""
     source = cli_spec.read(spec)
-    checked, errors = cli_spec.attempt(partial(pipeline.to_spec, source, cli_spec.settings_of(settings)))
-    program = None
-    if checked is not None:
-        program, errors = cli_spec.attempt(partial(pipeline.to_program, checked))
-    cli_spec.show(checked.warnings if checked is not None and program is not None else errors, json=False, color="auto")
-    if program is None:
+    typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, cli_spec.settings_of(settings)))
+    paths = None
+    if typed is not None:
+        paths, errors = cli_spec.attempt(partial(pipeline.to_paths, typed.program))
+    cli_spec.show(errors if typed is None or paths is None else typed.warnings, json=False, color="auto")
+    if typed is None or paths is None:
         raise typer.Exit(cli_spec.WRONG_SPEC)
-    return source, program
+    return typed, paths
 
 
 @app.command()
@@ -76,8 +77,42 @@ def explain(
     counts = workers or [2, 4, 8]
     if min(counts) < 1:
         raise UsageError("--workers takes a number from 1 up")
-    _, program = _program(spec, settings)
-    typer.echo(explained(program, counts), nl=False)
+    typed, paths = _typed(spec, settings)
+    typer.echo(explained(typed.program, paths, typed.facts, counts, workers or ()), nl=False)
+
+
+@app.command()
+def specs() -> None:
+    """List the specs that come with relaxc, a line each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from relaxc.starter import described
+
+    table = Table.grid(padding=(0, 2))
+    for name, summary in described():
+        table.add_row(name, summary)
+    Console(highlight=False, markup=False).print(table)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="what it will be called; NAME.relax is written")],
+    origin: Annotated[str, typer.Option("--from", metavar="SPEC", help="a spec of the library")] = "quickstart",
+) -> None:
+    """Start a spec of your own from one of the library."""
+    from relaxc.starter import copy_of
+
+    text = copy_of(origin, name)
+    path = Path(f"{name}.relax")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    typer.echo(f"{path}, from {origin}: edit it, then `relaxc explain {path}` and `relaxc compile {path}`")
 
 
 @app.command(context_settings=OWN_ARGUMENTS, add_help_option=False)

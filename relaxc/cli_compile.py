@@ -15,18 +15,18 @@ def compile(arguments: Sequence[str]) -> int:
     """Compile a spec into a plan's folder. Returns the exit status; raises RelaxError (RX04, RX05)."""
     options = _options(arguments)
     source, settings = cli_spec.read(options.spec), cli_spec.settings_of(options.set)
-    spec, errors = cli_spec.attempt(partial(pipeline.to_spec, source, settings))
-    if spec is None:
+    typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, settings))
+    if typed is None:
         cli_spec.show(errors, json=False, color="auto")
         return cli_spec.WRONG_SPEC
-    cli_spec.show(spec.warnings, json=False, color="auto")
+    cli_spec.show(typed.warnings, json=False, color="auto")
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     parameters = None
     if options.model is not None:
         from relaxc.attach.factory import parameters_of
 
         parameters = parameters_of(options.model)
-    built, errors = cli_spec.attempt(partial(pipeline.build, spec, settings, name, parameters))
+    built, errors = cli_spec.attempt(partial(pipeline.build, typed.spec, settings, name, parameters))
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
         return cli_spec.WRONG_SPEC

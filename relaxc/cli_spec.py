@@ -19,7 +19,7 @@ from relaxc.usage import UsageError
 if TYPE_CHECKING:
     from relaxc.language.diagnostics import Diagnostic
     from relaxc.language.source import Source
-    from relaxc.language.spec import Spec
+    from relaxc.program.types import Typed
 
 STDIN = "-"
 OK, WRONG_SPEC = 0, 1
@@ -34,13 +34,12 @@ def check(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     sources, settings = [read(name) for name in options.specs], settings_of(options.set)
     results = [attempt(partial(checked, source, settings)) for source in sources]
-    shown = [d for spec, errors in results for d in (errors if spec is None else spec.warnings)]
+    shown = [d for judged, errors in results for d in (errors if judged is None else judged.warnings)]
     show(shown, options.json, options.color)
     if not options.json:
-        sys.stdout.writelines(
-            f"{s.name}: ok\n" for s, (spec, _) in zip(sources, results, strict=True) if spec is not None
-        )
-    return WRONG_SPEC if any(spec is None for spec, _ in results) else OK
+        judged_ones = zip(sources, results, strict=True)
+        sys.stdout.writelines(f"{s.name}: ok\n" for s, (judged, _) in judged_ones if judged is not None)
+    return WRONG_SPEC if any(judged is None for judged, _ in results) else OK
 
 
 def format_(arguments: Sequence[str]) -> int:
@@ -100,11 +99,13 @@ def settings_of(written: Sequence[str] | None) -> dict[str, str]:
     return settings
 
 
-def checked(source: Source, settings: dict[str, str]) -> Spec:
-    from relaxc.language.check import check
-    from relaxc.language.parse import parse
+def checked(source: Source, settings: dict[str, str]) -> Typed:
+    """What `relaxc check` finds no mistake in. Raises SpecError with all mistakes of the first stage that finds one."""
+    from relaxc import pipeline
 
-    return check(parse(source), settings)
+    typed = pipeline.to_typed(pipeline.to_spec(source, settings))
+    pipeline.to_paths(typed.program)  # what it refuses is said by check too
+    return typed
 
 
 def formatted(source: Source) -> str:

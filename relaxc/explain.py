@@ -4,55 +4,198 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxc.program import facts
-from relaxc.program.ir import Body, Program, exchanges
-from relaxc.program.printer import print_program, print_selector
+from relaxc.program import figures
+from relaxc.program.agreement import phases_of
+from relaxc.program.checks.lateness import rounds_late, stable_below
+from relaxc.program.facts import Facts
+from relaxc.program.figures import Sent
+from relaxc.program.ir import Body, Exchange, Program, State
+from relaxc.program.paths import STAGES, Path, PathBody, Paths
+from relaxc.program.printer import print_program, print_selector, print_topology
+from relaxc.topology.kinds import refusal
+from relaxc.topology.topology import Topology
 
 KEPT = {
     "none": "nothing of what codes lose is kept",
     "worker": "each worker adds what its own codes lost next time",
     "both": "each encoder, owners included, adds what its codes lost next time",
 }
+OF_A_MIX = "each worker adds what its own codes lost next time"
+OWN_WORK = "the algorithm itself says what becomes of what the code loses"
+
+AGREEMENT = {
+    "replicated": "identical on all workers",
+    "runs": "differ between workers, and are identical after each run of the block that brings weights together",
+    "local": "differ between workers",
+}
+CONSENSUS = "evaluate and save inside `relaxed.consensus()`, in which every replica holds the average"
+
+WHEN = {
+    "begin": "when the iteration before has ended", "backward": "at the end of backward",
+    "before": "in optimizer.step(), first", "after": "in optimizer.step(), last", "tail": "before the next forward",
+}  # fmt: skip
 
 
-def explain(program: Program, workers: Sequence[int]) -> str:
-    """The program with every default filled in, then what each statement means for these numbers of workers."""
+def explain(
+    program: Program, paths: Paths, known: Sequence[Facts], workers: Sequence[int], drawn: Sequence[int] = ()
+) -> str:
+    """The program with every default filled in, then what each statement means for these numbers of `workers`, and its
+    topologies for those of `drawn`, which takes numpy."""
     parts = [print_program(program).rstrip()]
-    parts += ["\n".join(_body(body, number, workers)) for number, body in enumerate(program.bodies)]
+    for number, (body, path, fact) in enumerate(zip(program.bodies, paths.bodies, known, strict=True)):
+        parts.append("\n".join(_body(body, path, fact, number, workers, drawn)))
     return "\n\n".join(parts) + "\n"
 
 
-def _body(body: Body, number: int, workers: Sequence[int]) -> Iterator[str]:
+def _body(
+    body: Body, paths: PathBody, known: Facts, number: int, workers: Sequence[int], drawn: Sequence[int]
+) -> Iterator[str]:
     yield f"body{number}: {print_selector(body.selector)}"
-    for exchange in exchanges(body.statements):
-        for line in facts.story(exchange):
+    for phase in phases_of(body.statements):
+        yield from _exchanges(body, phase)
+    yield from _moments(paths)
+    yield from _states(body.states)
+    yield f"  staleness: {_staleness(body, known.staleness)}"
+    yield from _replicas(known)
+    yield from _topologies(body, drawn)
+    for phase in phases_of(body.statements):
+        yield from _table(body, paths, phase, workers)
+
+
+# --- exchanges
+
+
+def _exchanges(body: Body, phase: str) -> Iterator[str]:
+    sent = figures.sent_in(body, phase)
+    if phase:
+        yield f"  in phase {phase}:" + ("" if sent else " nothing is sent")
+    for each in sent:
+        for line in figures.story(body, each):
             yield f"  - {line}"
-        if exchange.codec is not None:
-            yield f"  - {KEPT[exchange.feedback]}"
-    late = facts.staleness(body)
-    yield f"  staleness: {_staleness(late)}"
-    agree = facts.replicas_agree(body)
-    yield f"  replicas: {'identical on all workers' if agree else 'differ between workers'}"
-    yield from _table(body, workers)
+        if each.codec is not None and not each.codec.cast:
+            yield f"  - {_kept(each)}"
+        if (often := _often(each)) is not None:
+            yield f"  - {often}"
 
 
-def _staleness(late: int) -> str:
+def _kept(sent: Sent) -> str:
+    if sent.coded:
+        return OWN_WORK
+    return (
+        OF_A_MIX if sent.exchange.kind == "mix" and sent.exchange.feedback != "none" else KEPT[sent.exchange.feedback]
+    )
+
+
+def _often(sent: Sent) -> str | None:
+    if sent.share is None:
+        return "this happens in iterations that are computed while training"
+    return None if sent.share == 1 else f"this happens in one of {1 / sent.share:g} iterations, on average"
+
+
+def _moments(paths: PathBody) -> Iterator[str]:
+    """Why each exchange starts and is waited for where it is, over all paths."""
+    told: dict[str, None] = {}
+    for path in paths.paths:
+        told.update(dict.fromkeys(_path(path, paths)))
+    if told:
+        yield "  in an iteration:"
+        yield from (f"    {line}" for line in told)
+
+
+def _path(path: Path, paths: PathBody) -> Iterator[str]:
+    for stage in STAGES:
+        for operation in path.stage(stage):
+            if operation.kind in ("start", "finish"):
+                exchange = paths.transfers[operation.number].exchange
+                verb = "starts" if operation.kind == "start" else "is waited for"
+                yield f"{WHEN[stage]}, {_named(exchange)} {verb}: {operation.why}"
+
+
+def _named(exchange: Exchange) -> str:
+    over = f" over {print_topology(exchange.topology)}" if exchange.topology is not None else ""
+    return f"the {exchange.kind}{over} (place {exchange.place})"
+
+
+# --- what is said of a whole body
+
+
+def _states(states: Sequence[State]) -> Iterator[str]:
+    if states:
+        yield f"  states: {', '.join(f'{state.name} (a {state.shape})' for state in states)}"
+
+
+def _staleness(body: Body, late: int) -> str:
     if late == 0:
-        return "0, each gradient is applied in its own iteration"
+        return "0, what is exchanged is applied in its own iteration"
     each = "iteration" if late == 1 else "iterations"
-    return f"{late}, gradients are applied {late} {each} after they were taken; nothing lands in the first {late}"
+    if figures.native_gradient(body) is not None:
+        return f"{late}, gradients are applied {late} {each} after they were taken; nothing lands in the first {late}"
+    return f"{late}, what is exchanged is applied {late} {each} after it was sent"
 
 
-def _table(body: Body, workers: Sequence[int]) -> Iterator[str]:
-    yield "  per million f32 parameters and worker:"
+def _replicas(known: Facts) -> Iterator[str]:
+    yield f"  replicas: {AGREEMENT[known.agreement]}"
+    if len(known.by_phase) > 1 and known.consensus:
+        of = {"static": "identical", "replicated": "identical", "local": "different"}
+        phases = (f"{name or 'afterwards'} {of[what]}" for name, what in known.by_phase)
+        yield f"    by phase: {', '.join(phases)}"
+    if known.consensus:
+        yield f"  {CONSENSUS}"
+
+
+def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
+    found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
+    late = rounds_late(body)
+    for topology in found:
+        for count in drawn:
+            yield from _topology(topology, count, late)
+
+
+def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
+    from relaxc.topology.drawing import draw
+    from relaxc.topology.spectrum import connected, smallest_eigenvalue, spectral_gap
+
+    yield f"  {print_topology(topology)} of {workers} workers:"
+    why = refusal(topology, workers)
+    if why is not None:
+        yield f"    there is none: {why}"
+        return
+    yield from (f"    {line}" for line in draw(topology, workers).splitlines())
+    if connected(topology, workers):
+        yield f"    spectral gap {spectral_gap(topology, workers):.3f} (1 is the exact mean, 0 is no mixing)"
+    else:
+        yield "    not connected: what some workers know never reaches others"
+    if late:
+        spread = 1 - smallest_eigenvalue(topology, workers)
+        bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"
+        yield f"    1 - lambda_min(W) {spread:.3f}; {bound}"
+
+
+# --- figures
+
+
+def _table(body: Body, paths: PathBody, phase: str, workers: Sequence[int]) -> Iterator[str]:
+    when = f" in phase {phase}" if phase else ""
+    yield f"  per million f32 parameters and worker{when}:"
     yield "    workers   sent per iteration   of f32   memory   roundings"
-    for count in workers:
-        (exchange,) = exchanges(body.statements)
-        sent = facts.sent_bytes(exchange, count)
-        plain = round(2 * (count - 1) / count * facts.MILLION * facts.REAL_BYTES)
-        share = f"{100 * sent / plain:.0f} %" if plain else "-"
-        kept = megabytes(facts.memory_bytes(body, count).total)
-        yield f"    {count:>7}   {megabytes(sent):>18}   {share:>6}   {kept:>6}   {facts.roundings(exchange, count):>9}"
+    sent = figures.sent_in(body, phase)
+    missing = _refused(body, workers)
+    for count in (c for c in workers if c not in missing):
+        size, known = figures.per_iteration(body, phase, count)
+        plain = round(2 * (count - 1) / count * figures.MILLION * figures.REAL_BYTES)
+        share = f"{100 * size / plain:.0f} %" if plain else "-"
+        kept = megabytes(figures.memory_bytes(body, paths, count).total)
+        rounded = max((figures.roundings(each, count) for each in sent), default=0)
+        amount = megabytes(size) if known else f"up to {megabytes(size)}"
+        yield f"    {count:>7}   {amount:>18}   {share:>6}   {kept:>6}   {rounded:>9}"
+    for count, why in missing.items():
+        yield f"    {count:>7}   {why}"
+
+
+def _refused(body: Body, workers: Sequence[int]) -> dict[int, str]:
+    """The numbers of workers that some topology does not have, and why."""
+    topologies = [e.topology for e in figures.all_exchanges(body) if e.topology is not None]
+    return {n: why for n in workers for topology in topologies if (why := refusal(topology, n)) is not None}
 
 
 def megabytes(count: int) -> str:

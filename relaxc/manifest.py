@@ -6,8 +6,11 @@ from typing import Any
 
 import msgspec
 
-FORMAT = 1
+FORMAT = 2
 """Version of the plan directory; a plan of another version is refused."""
+
+Number = Any
+"""An expression over numbers as nested lists, a name or a number: what wire/numbers.py evaluates."""
 
 
 class FieldPlan(msgspec.Struct, frozen=True):
@@ -18,37 +21,139 @@ class FieldPlan(msgspec.Struct, frozen=True):
 
 
 class KernelPlan(msgspec.Struct, frozen=True):
-    """A generated function: `kernel` is its name in wire/routes.py, `dtype` f32, f16, bf16 or f64."""
+    """A generated function for tensors of `dtype` (f32, f16, bf16 or f64). `kernel` is its name in wire/routes.py, or
+    `fragment`. `operands` are what it is given for each segment, in order: weight, grad, a state's name, kept.N, slot.N,
+    residual, and `value`, which stands for what an exchange works on (a gradient, or its slot)."""
 
     symbol: str
     kernel: str
     dtype: str
+    operands: tuple[str, ...]
 
 
 class CodecPlan(msgspec.Struct, frozen=True):
-    """`text` is the codec with all its arguments; `fields` and `block` are its wire/layout.py."""
+    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py."""
 
     text: str
+    unit: str
     block: int
     fields: tuple[FieldPlan, ...]
-    kernels: tuple[KernelPlan, ...]
 
 
 class ExchangePlan(msgspec.Struct, frozen=True):
+    """`kind` is mean, sum or mix. `kernels` are those that its route runs by name; `coded` as program/paths.Transfer's.
+    `topology` is [name, arguments], nested."""
+
+    kind: str
     place: int
     route: str
+    topology: Any
     feedback: str
     codec: CodecPlan | None
+    coded: bool
+    kernels: tuple[KernelPlan, ...]
+
+
+class GradientPlan(msgspec.Struct, frozen=True):
+    """The mean of gradients, `delay` iterations late, done while backward runs."""
+
+    exchange: ExchangePlan
+    delay: int
+
+
+class TransferPlan(msgspec.Struct, frozen=True):
+    """program/paths.Transfer."""
+
+    exchange: ExchangePlan
+    leaves: str
+    lands: str
+    block: int
+    copies: int
+
+
+class FragmentPlan(msgspec.Struct, frozen=True):
+    """program/paths.Fragment as kernels, one per dtype. `numbers` are what the kernel is given, in order; `writes` its
+    targets. `late` are operands of the landing launch. `label` is what a profiler shows."""
+
+    kernels: tuple[KernelPlan, ...]
+    numbers: tuple[Number, ...]
+    writes: tuple[str, ...]
+    sends: int | None
+    receives: int | None
+    late: tuple[str, ...]
+    label: str
+
+
+class OperationPlan(msgspec.Struct, frozen=True):
+    kind: str
+    number: int
+    late: bool
+    why: str
+
+
+class PathPlan(msgspec.Struct, frozen=True):
+    guards: tuple[bool, ...]
+    numbers: tuple[tuple[str, Number], ...]
+    states: tuple[tuple[str, str], ...]
+    stages: dict[str, tuple[OperationPlan, ...]]
+    steps: bool
+    captures: tuple[tuple[int, str, Number], ...] = ()
+
+
+class ControlPlan(msgspec.Struct, frozen=True):
+    """A program/paths.Guard, or with kind `set` a SetNumber (`name`, `value`, and `parent` the guard that must hold)."""
+
+    kind: str
+    parent: int
+    block: int = 0
+    how: str = ""
+    value: Number = None
+    first: int = 0
+    end: int | None = None
+    delay: int = 0
+    name: str = ""
+
+
+class StatePlan(msgspec.Struct, frozen=True):
+    """`initial` is None for what a start fragment computes."""
+
+    name: str
+    shape: str
+    initial: Number = None
+
+
+class KeptPlan(msgspec.Struct, frozen=True):
+    shape: str
+    copies: int
+
+
+class ProgramPlan(msgspec.Struct, frozen=True):
+    """program/paths.PathBody without its gradient. `settings` and `optimizer_states` are what it reads; `owns` has
+    [name, arguments] for a topology."""
+
+    states: tuple[StatePlan, ...]
+    control: tuple[ControlPlan, ...]
+    transfers: tuple[TransferPlan, ...]
+    kept: tuple[KeptPlan, ...]
+    fragments: tuple[FragmentPlan, ...]
+    start: tuple[int, ...]
+    paths: tuple[PathPlan, ...]
+    settings: tuple[str, ...]
+    optimizer_states: tuple[str, ...]
+    owns: tuple[tuple[Any, int], ...] = ()
 
 
 class BodyPlan(msgspec.Struct, frozen=True):
-    """The parameters that `selector` matches (and no earlier body does): their gradients' exchange, `delay`
-    iterations late."""
+    """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of an
+    iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness` counts
+    iterations."""
 
     selector: Any
     statement: str
-    exchange: ExchangePlan
-    delay: int
+    gradient: GradientPlan | None
+    program: ProgramPlan | None
+    agreement: str
+    staleness: int
 
 
 class ParameterPlan(msgspec.Struct, frozen=True):

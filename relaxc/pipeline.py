@@ -1,4 +1,4 @@
-"""The compiler on one page: text -> File -> Spec -> Program -> Sources -> plan."""
+"""The compiler on one page: text -> File -> Spec -> Program -> Paths -> Sources -> plan."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from relaxc.language.parse import parse
 from relaxc.language.source import Source
 from relaxc.language.spec import Spec
 from relaxc.program.ir import Program
-from relaxc.program.lower import lower
-from relaxc.program.passes.carry import carry
-from relaxc.program.verify import verify
+from relaxc.program.types import Typed, typed
 
 if TYPE_CHECKING:
     from relaxc.build.report import Report
+    from relaxc.program.paths import Paths
     from relaxc.wire.parameters import Parameter
 
 
@@ -25,12 +24,22 @@ def to_spec(source: Source, settings: Mapping[str, str]) -> Spec:
     return check(parse(source), settings)
 
 
+def to_typed(spec: Spec) -> Typed:
+    """The program, what is known of it, and what to be warned of. Raise SpecError where the spec makes no sense."""
+    return typed(spec)
+
+
 def to_program(spec: Spec) -> Program:
-    return verify(lower(spec))
+    from relaxc.program.verify import verify
+
+    return verify(to_typed(spec).program)
 
 
-def to_messages(program: Program) -> Program:
-    return verify(carry(program))
+def to_paths(program: Program) -> Paths:
+    """Raise SpecError where a body has more paths than can be compiled."""
+    from relaxc.program.passes.paths import to_paths as passes
+
+    return passes(program)
 
 
 def build(
@@ -48,20 +57,22 @@ def build(
     from relaxc.build.report import on_stderr
 
     def make(folder: Path) -> None:
-        _make(to_program(spec), spec.source.text, name, parameters, report, folder)
+        _make(judged, spec.source.text, name, parameters, report, folder)
 
-    key = cache.key_of(_identity(spec, settings, name, parameters))
+    judged = to_typed(spec)
+    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters))
     return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
 def _identity(
-    spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None
+    program: Program, spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None
 ) -> Iterator[str]:
+    """All that a plan depends on: of the program too, since algorithms, codecs and edges come from other files."""
     from relaxc.build.compiler import find
     from relaxc.build.installation import fingerprint
     from relaxc.errors import BuildError
 
-    yield from (fingerprint(), spec.source.text, name, repr(parameters))
+    yield from (fingerprint(), spec.source.text, name, repr(parameters), repr(program))
     yield from (f"{k}={v}" for k, v in sorted(settings.items()))
     try:
         compiler = find()
@@ -72,7 +83,7 @@ def _identity(
 
 
 def _make(
-    program: Program, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path
+    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path
 ) -> None:
     import shutil
 
@@ -83,8 +94,10 @@ def _make(
     from relaxc.build.plan_files import MANIFEST
     from relaxc.emit.plan import emit
     from relaxc.manifest import encode
+    from relaxc.program.verify import verify
 
-    sources = emit(to_messages(program), name, parameters)
+    program = verify(judged.program)
+    sources = emit(program, to_paths(program), judged.facts, name, parameters)
     manifest = sources.manifest
     if sources.kernels:
         shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)

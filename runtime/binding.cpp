@@ -1,5 +1,4 @@
-// Python's view of the engine: one class, built by relaxc/attach/engine.py and driven by autograd.
-#include <torch/csrc/Exceptions.h>
+// Python's view of the engine: what schedules are made of, and two classes that carry them out.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/utils/pybind.h>
 #include <pybind11/functional.h>
@@ -7,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -14,6 +14,8 @@
 #include "c10d_transport.h"
 #include "gradients.h"
 #include "library.h"
+#include "operations.h"
+#include "python.h"
 #include "queue.h"
 
 namespace py = pybind11;
@@ -21,108 +23,131 @@ namespace py = pybind11;
 namespace relaxc {
 namespace {
 
-// (kind, symbol, name, ranges, inputs, tensor, residual, owner, buffer, peer, tag)
-using ActionRow = std::tuple<std::string, std::string, std::string, std::vector<std::tuple<int, int64_t, int64_t>>,
-                             std::vector<int>, bool, bool, bool, int, int, int>;
+using Group = std::optional<c10::intrusive_ptr<c10d::ProcessGroup>>;
 
-// Runs Python from a thread that need not hold the GIL; its exception goes on as torch's own.
-template <typename Call>
-void with_python(Call call) {
-  py::gil_scoped_acquire gil;
-  try {
-    call();
-  } catch (py::error_already_set& error) {
-    error.restore();
-    python_error persistent;
-    persistent.persist();
-    throw std::move(persistent);
-  }
+Operand::Source source_of(const std::string& name) {
+  if (name == "buffer") return Operand::Source::buffer;
+  if (name == "weight") return Operand::Source::weight;
+  if (name == "gradient") return Operand::Source::gradient;
+  if (name == "value") return Operand::Source::value;
+  if (name == "residual") return Operand::Source::residual;
+  if (name == "owner") return Operand::Source::owner;
+  throw std::invalid_argument("no operand is found at " + name);
 }
 
-class Engine {
+Operand operand(const std::string& source, const std::optional<at::Tensor>& tensor, int64_t first, bool written) {
+  Operand made{source_of(source), tensor.value_or(at::Tensor()), first, written};
+  bool native = made.source == Operand::Source::value || made.source == Operand::Source::residual ||
+                made.source == Operand::Source::owner;
+  if (!native && !tensor) throw std::invalid_argument("an operand at " + source + " needs a tensor");
+  if (tensor) made.bytes = tensor->nbytes();
+  return made;
+}
+
+Action action(const std::string& kind, std::shared_ptr<Call> call, int buffer, int peer, int tag) {
+  Kind found = kind == "run" ? Kind::run : kind == "send" ? Kind::send : Kind::receive;
+  if ((found == Kind::run) != (call != nullptr) || (found == Kind::receive && kind != "receive"))
+    throw std::invalid_argument("an action is run with a call, send or receive, not " + kind);
+  return {found, std::move(call), buffer, peer, tag};
+}
+
+// The queue and the library that an engine owns, and what it says of them.
+class Carrier {
  public:
-  Engine(const c10::intrusive_ptr<c10d::ProcessGroup>& group, uint64_t seed, const std::optional<std::string>& library)
-      : queue_(std::make_shared<Queue>(c10d_transport(group), group->getRank(), group->getSize(), seed)),
-        gradients_(std::make_shared<Gradients>(queue_, group->getSize())) {
-    if (library) library_ = std::make_unique<Library>(*library);
+  Carrier(const Group& group, Worker worker, const std::optional<std::string>& library)
+      : worker_(worker), queue_(std::make_shared<Queue>(group ? c10d_transport(*group) : alone())) {
+    if (library) library_ = std::make_shared<Library>(*library);
   }
 
-  ~Engine() {
+  ~Carrier() {
     if (queue_->forked()) {
       // The thread that a child lacks still counts as a waiter of the queue's conditions, whose destruction would wait for it.
       new std::shared_ptr<Queue>(queue_);
-      library_.release();
+      new std::shared_ptr<const Library>(library_);
     }
-    stop();
+    // A process group's destructor joins threads that may want the GIL to let go of what they saved of Python's state.
+    py::gil_scoped_release release;
+    queue_->stop();
+    queue_.reset();
   }
 
-  void add_parameter(const at::Tensor& parameter, const std::string& name, int bucket, int64_t offset,
-                     const std::optional<at::Tensor>& worker, const std::optional<at::Tensor>& owner,
-                     int64_t owner_first) {
-    gradients_->add(parameter, name, bucket, offset);
-    queue_->residuals.push_back({worker.value_or(at::Tensor()), owner.value_or(at::Tensor()), owner_first});
-    queue_->zeros.emplace_back();
-  }
-
-  void add_bucket(const std::vector<int>& parameters, bool coded, int delay, const std::vector<at::Tensor>& flat) {
-    queue_->buckets.push_back({parameters, coded, delay});
-    queue_->flat.push_back(flat);
-  }
-
-  void add_piece(int bucket, uint64_t place, const std::vector<at::Tensor>& buffers,
-                 const std::vector<std::vector<ActionRow>>& phases) {
-    Piece piece{bucket, place, buffers, {}};
-    for (const auto& rows : phases) {
-      Phase phase;
-      for (const ActionRow& row : rows) phase.push_back(action(row));
-      piece.phases.push_back(std::move(phase));
-    }
-    queue_->pieces.push_back(std::move(piece));
-  }
-
-  // `watch` has on_wait(seconds), which may raise; on_failure(iteration, bucket, peer, what) and refuse(code, message,
-  // help), which raise; and on_broken(iteration).
-  void start(const py::object& watch) {
-    py::function on_wait = watch.attr("on_wait"), on_failure = watch.attr("on_failure");
-    py::function refuse = watch.attr("refuse"), on_broken = watch.attr("on_broken");
-    gradients_->refuse = [refuse](const std::string& code, const std::string& message, const std::string& help) {
-      with_python([&] { refuse(code, message, help); });
-    };
-    gradients_->on_broken = [on_broken](uint64_t iteration) { with_python([&] { on_broken(iteration); }); };
-    gradients_->on_wait = [on_wait](double seconds) {
-      with_python([&] {
-        if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-        on_wait(seconds);
-      });
-    };
-    gradients_->on_failure = [on_failure](const Failure& failure) {
-      with_python([&] { on_failure(failure.iteration, failure.bucket, failure.peer, failure.what); });
-    };
-    gradients_->attach();
-    queue_->start();
+  std::shared_ptr<Call> call(const std::string& symbol, const std::string& label, std::vector<Segment> segments,
+                             std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output, uint64_t place,
+                             bool owner) const {
+    if (!library_) throw std::invalid_argument("a kernel is called and the plan has no library");
+    return std::make_shared<Call>(Call{worker_, library_, library_->kernel(symbol), label, std::move(segments),
+                                       std::move(inputs), output.value_or(at::Tensor()), place, owner});
   }
 
   void stop() {
-    if (!gradients_) return;
-    gradients_->detach();
     py::gil_scoped_release release;
     queue_->stop();
   }
 
-  void drain() {
-    py::gil_scoped_release release;
-    gradients_->drain();
-  }
-
-  py::dict counters() const {
+  py::dict counters(double exposed_seconds) const {
     py::dict result;
     const Counters& counters = queue_->counters;
-    result["bytes_sent"] = counters.bytes.load();
+    result["bytes_sent"] = queue_->bytes();
     result["exchange_seconds"] = static_cast<double>(counters.busy_ns.load()) * 1e-9;
     result["codec_seconds"] = static_cast<double>(counters.kernel_ns.load()) * 1e-9;
-    result["exposed_seconds"] = gradients_->exposed_seconds();
-    result["exchanges"] = counters.iterations.load();
+    result["exposed_seconds"] = exposed_seconds;
+    result["exchanges"] = counters.launches.load();
     return result;
+  }
+
+  const std::shared_ptr<Queue>& queue() const { return queue_; }
+
+ private:
+  const Worker worker_;
+  std::shared_ptr<const Library> library_;
+  std::shared_ptr<Queue> queue_;
+};
+
+class Engine {
+ public:
+  Engine(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library)
+      : carrier(group, {rank, workers, seed}, library),
+        gradients(std::make_shared<Gradients>(carrier.queue(), Worker{rank, workers, seed})) {}
+
+  ~Engine() { gradients->detach(); }
+
+  void add_parameter(const at::Tensor& parameter, const std::string& name, int bucket, int64_t offset,
+                     const std::optional<at::Tensor>& worker, const std::optional<at::Tensor>& owner,
+                     int64_t owner_first) {
+    gradients->add(parameter, name, bucket, offset,
+                   Residual{worker.value_or(at::Tensor()), owner.value_or(at::Tensor()), owner_first});
+  }
+
+  void add_bucket(const std::vector<int>& parameters, bool coded, int delay, const std::vector<at::Tensor>& flat) {
+    gradients->add(Bucket{parameters, coded, delay, flat});
+  }
+
+  void add_piece(const Piece& piece) { gradients->add(piece); }
+
+  // `watch` has, beside what watch_of asks for, refuse(code, message, help), which raises, and on_broken(iteration).
+  void start(const py::object& watch) {
+    py::function refuse = watch.attr("refuse"), on_broken = watch.attr("on_broken");
+    gradients->refuse = [refuse](const std::string& code, const std::string& message, const std::string& help) {
+      with_python([&] { refuse(code, message, help); });
+    };
+    gradients->on_broken = [on_broken](uint64_t iteration) { with_python([&] { on_broken(iteration); }); };
+    gradients->watch = watch_of(watch);
+    gradients->attach();
+  }
+
+  void stop() {
+    gradients->detach();
+    carrier.stop();
+  }
+
+  void drain() {
+    py::gil_scoped_release release;
+    gradients->drain();
+  }
+
+  void set_on_backward(const std::optional<py::function>& call) {
+    gradients->on_backward = nullptr;
+    if (call) gradients->on_backward = [call = *call] { with_python([&] { call(); }); };
   }
 
   using PendingRow = std::tuple<uint64_t, double, at::Tensor, std::vector<std::optional<at::Tensor>>>;
@@ -130,7 +155,7 @@ class Engine {
   std::vector<PendingRow> pending() {
     py::gil_scoped_release release;
     std::vector<PendingRow> rows;
-    for (auto& entry : gradients_->pending()) {
+    for (auto& entry : gradients->pending()) {
       std::vector<std::optional<at::Tensor>> flat;
       for (auto& tensor : entry.flat) flat.push_back(tensor.defined() ? std::optional(tensor) : std::nullopt);
       rows.emplace_back(entry.number, entry.scale, entry.census, std::move(flat));
@@ -145,66 +170,151 @@ class Engine {
       pending.push_back({number, scale, census, {}});
       for (const auto& tensor : flat) pending.back().flat.push_back(tensor.value_or(at::Tensor()));
     }
-    gradients_->set_iterations(iterations);
-    gradients_->set_pending(pending);
+    gradients->set_iterations(iterations);
+    gradients->set_pending(pending);
   }
 
   void set_loss_scale(const py::function& loss_scale) {
-    gradients_->loss_scale = [loss_scale] {
+    gradients->loss_scale = [loss_scale] {
       double scale = 1;
       with_python([&] { scale = loss_scale().cast<double>(); });
       return scale;
     };
   }
 
-  Gradients& gradients() { return *gradients_; }
-
- private:
-  Action action(const ActionRow& row) const {
-    const auto& [kind, symbol, name, ranges, inputs, tensor, residual, owner, buffer, peer, tag] = row;
-    Action action;
-    action.kind = kind == "run" ? Kind::run : kind == "send" ? Kind::send : Kind::receive;
-    if (action.kind == Kind::run) action.kernel = library_->kernel(symbol);
-    action.name = name;
-    for (const auto& [parameter, first, elements] : ranges) action.ranges.push_back({parameter, first, elements});
-    action.inputs = inputs;
-    action.tensor = tensor;
-    action.residual = residual;
-    action.owner = owner;
-    action.buffer = buffer;
-    action.peer = peer;
-    action.tag = tag;
-    return action;
-  }
-
-  std::unique_ptr<Library> library_;  // outlives the queue that calls into it
-  std::shared_ptr<Queue> queue_;
-  std::shared_ptr<Gradients> gradients_;
+  Carrier carrier;  // outlives the hooks
+  std::shared_ptr<Gradients> gradients;
 };
 
-}  // namespace
+using Calls = std::vector<std::shared_ptr<Call>>;
 
-PYBIND11_MODULE(relaxc_runtime, module) {
-  module.doc() = "relaxc's runtime: exchanges gradients as a plan says, over a c10d process group";
-  py::class_<Engine>(module, "Engine")
-      .def(py::init<const c10::intrusive_ptr<c10d::ProcessGroup>&, uint64_t, const std::optional<std::string>&>())
+void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbers,
+               std::optional<std::vector<double>> weights) {
+  Arguments given{iteration, std::move(numbers), std::move(weights).value_or(std::vector<double>()), nullptr};
+  for (const auto& call : calls) call->run(given);
+}
+
+struct PythonOperations {
+  PythonOperations(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+                   const py::object& watch)
+      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library), operations(carrier.queue()) {
+    operations.watch = watch_of(watch);
+  }
+
+  Carrier carrier;
+  Operations operations;
+};
+
+void define_schedule(py::module_& module) {
+  py::class_<Operand>(module, "Operand")
+      .def(py::init(&operand), py::arg("source"), py::arg("tensor") = py::none(), py::arg("first") = 0,
+           py::arg("written") = false);
+  py::class_<Segment>(module, "Segment")
+      .def(py::init([](int parameter, int64_t first, int64_t elements, std::vector<Operand> operands) {
+             return Segment{parameter, first, elements, std::move(operands)};
+           }),
+           py::arg("parameter"), py::arg("first"), py::arg("elements"), py::arg("operands"));
+  py::class_<Call, std::shared_ptr<Call>>(module, "Call")
+      .def(
+          "run",
+          [](const std::shared_ptr<Call>& call, uint64_t iteration, std::vector<double> numbers,
+             std::optional<std::vector<double>> weights) {
+            run_calls({call}, iteration, std::move(numbers), std::move(weights));
+          },
+          py::arg("iteration"), py::arg("numbers"), py::arg("weights") = py::none(),
+          py::call_guard<py::gil_scoped_release>());
+  py::class_<Action>(module, "Action")
+      .def(py::init(&action), py::arg("kind"), py::arg("call") = py::none(), py::arg("buffer") = -1, py::arg("peer") = -1,
+           py::arg("tag") = 0);
+  py::class_<Piece>(module, "Piece")
+      .def(py::init([](int bucket, std::vector<at::Tensor> buffers, std::vector<Phase> phases, std::vector<at::Tensor> sums) {
+             return Piece{bucket, std::move(buffers), std::move(phases), std::move(sums)};
+           }),
+           py::arg("bucket"), py::arg("buffers") = std::vector<at::Tensor>(), py::arg("phases") = std::vector<Phase>(),
+           py::arg("sums") = std::vector<at::Tensor>());
+  py::class_<Job, std::shared_ptr<Job>>(module, "Job");
+}
+
+template <typename Class, typename Carried>
+void define_call(Class& made, Carried carried) {
+  made.def(
+      "call",
+      [carried](const typename Class::type& self, const std::string& symbol, const std::string& label,
+                std::vector<Segment> segments, std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output,
+                uint64_t place, bool owner) {
+        return (self.*carried).call(symbol, label, std::move(segments), std::move(inputs), output, place, owner);
+      },
+      py::arg("symbol"), py::arg("label"), py::arg("segments"), py::arg("inputs") = std::vector<at::Tensor>(),
+      py::arg("output") = py::none(), py::arg("place") = 0, py::arg("owner") = false);
+}
+
+void define_engine(py::module_& module) {
+  py::class_<Engine> engine(module, "Engine");
+  engine.def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&>())
       .def("add_parameter", &Engine::add_parameter)
       .def("add_bucket", &Engine::add_bucket)
       .def("add_piece", &Engine::add_piece)
       .def("start", &Engine::start)
       .def("stop", &Engine::stop)
       .def("drain", &Engine::drain)
-      .def("counters", &Engine::counters)
+      .def("counters", [](const Engine& engine) { return engine.carrier.counters(engine.gradients->exposed_seconds()); })
       .def("pending", &Engine::pending)
       .def("resume", &Engine::resume)
       .def("set_loss_scale", &Engine::set_loss_scale)
-      .def_property_readonly("scale", [](Engine& engine) { return engine.gradients().scale(); })
-      .def("lost", [](Engine& engine) { return engine.gradients().lost(); })
-      .def("hidden", [](Engine& engine) { return engine.gradients().hidden(); })
-      .def_property_readonly("iterations", [](Engine& engine) { return engine.gradients().iterations(); })
+      .def("set_on_backward", &Engine::set_on_backward)
+      .def_property_readonly("scale", [](const Engine& engine) { return engine.gradients->scale(); })
+      .def("lost", [](const Engine& engine) { return engine.gradients->lost(); })
+      .def("hidden", [](const Engine& engine) { return engine.gradients->hidden(); })
+      .def("fired", [](const Engine& engine) { return engine.gradients->fired(); })
+      .def_property_readonly("iterations", [](const Engine& engine) { return engine.gradients->iterations(); })
       .def_property(
-          "enabled", [](Engine& engine) { return engine.gradients().enabled; },
-          [](Engine& engine, bool enabled) { engine.gradients().enabled = enabled; });
+          "enabled", [](const Engine& engine) { return engine.gradients->enabled; },
+          [](Engine& engine, bool enabled) { engine.gradients->enabled = enabled; });
+  define_call(engine, &Engine::carrier);
+}
+
+void define_operations(py::module_& module) {
+  using Self = PythonOperations;
+  using Weights = std::optional<std::vector<double>>;
+  using Release = py::call_guard<py::gil_scoped_release>;
+  py::class_<Self> operations(module, "Operations");
+  operations
+      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&>(),
+           py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"))
+      .def(
+          "run",
+          [](const Self&, const Calls& calls, uint64_t iteration, std::vector<double> numbers, Weights weights) {
+            run_calls(calls, iteration, std::move(numbers), std::move(weights));
+          },
+          py::arg("calls"), py::arg("iteration"), py::arg("numbers"), py::arg("weights") = py::none(), Release())
+      .def("job", [](const Self& self, std::vector<Piece> pieces) { return self.operations.job(std::move(pieces)); })
+      .def(
+          "start",
+          [](Self& self, Job& job, uint64_t iteration, Weights weights, bool held) {
+            self.operations.start(job, iteration, std::move(weights).value_or(std::vector<double>()), held);
+          },
+          py::arg("job"), py::arg("iteration"), py::arg("weights") = py::none(), py::arg("held") = false, Release())
+      .def("ready", [](Self& self, Job& job, int bucket) { self.operations.ready(job, bucket); }, Release())
+      .def("free", [](Self& self, Job& job) { self.operations.free(job); }, Release())
+      .def(
+          "wait", [](Self& self, Job& job, int bucket) { self.operations.wait(job, bucket); }, py::arg("job"),
+          py::arg("bucket") = -1, Release())
+      .def(
+          "done", [](Self& self, Job& job, int bucket) { return self.operations.done(job, bucket); }, py::arg("job"),
+          py::arg("bucket") = -1, Release())
+      .def("drain", [](Self& self) { self.operations.drain(); }, Release())
+      .def("stop", [](Self& self) { self.carrier.stop(); })
+      .def("counters", [](const Self& self) { return self.carrier.counters(self.operations.exposed_seconds()); });
+  define_call(operations, &Self::carrier);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(relaxc_runtime, module) {
+  module.doc() = "relaxc's runtime: runs a plan's kernels and exchanges, over c10d process groups";
+  define_schedule(module);
+  define_engine(module);
+  define_operations(module);
 }
 
 }  // namespace relaxc

@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -33,20 +32,6 @@ class Hook final : public torch::autograd::FunctionPostHook {
   std::function<void()> compiled_;
 };
 
-constexpr int slice_ms = 50;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// The layout that segments rely on: the parameter's own order over dense memory. A side of length 1 has no order: autograd
-// leaves its stride as it comes.
-bool same_layout(const at::Tensor& grad, const at::Tensor& parameter) {
-  for (int64_t side = 0; side < parameter.dim(); ++side)
-    if (parameter.size(side) != 1 && grad.stride(side) != parameter.stride(side)) return false;
-  return grad.is_non_overlapping_and_dense();
-}
-
 }  // namespace
 
 struct Gradients::Backward {
@@ -59,23 +44,28 @@ struct Gradients::Backward {
   bool finished = false;
 };
 
-Gradients::Gradients(std::shared_ptr<Queue> queue, int workers) : queue_(std::move(queue)), workers_(workers) {}
+Gradients::Gradients(std::shared_ptr<Queue> queue, Worker worker) : queue_(std::move(queue)), worker_(worker) {}
 
-void Gradients::add(at::Tensor parameter, std::string name, int bucket, int64_t offset) {
-  parameters_.push_back({std::move(parameter), std::move(name), bucket, {}, nullptr, 0});
-  offsets_.push_back(offset);
+void Gradients::add(at::Tensor parameter, std::string name, int bucket, int64_t offset, Residual residual) {
+  parameters_.push_back({std::move(parameter), std::move(name), bucket, offset, {}, nullptr, 0});
+  memory_->residuals.push_back(std::move(residual));
+  memory_->zeros.emplace_back();
 }
+
+void Gradients::add(Bucket bucket) { buckets_.push_back(std::move(bucket)); }
+
+void Gradients::add(Piece piece) { pieces_->pieces.push_back(std::move(piece)); }
 
 void Gradients::attach() {
   std::weak_ptr<Gradients> self = shared_from_this();
-  census_bucket_ = queue_->buckets.size() - 1;
-  for (size_t b = 0; b < queue_->buckets.size(); ++b) {
-    longest_delay_ = std::max<size_t>(longest_delay_, queue_->buckets[b].delay);
-  }
+  pieces_->buckets = buckets_.size();
+  census_bucket_ = static_cast<int>(buckets_.size()) - 1;
+  for (const Bucket& bucket : buckets_) longest_delay_ = std::max<size_t>(longest_delay_, bucket.delay);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = parameters_[i];
-    for (const at::Tensor& flat : queue_->flat[p.bucket])
-      p.views.push_back(flat.as_strided(p.tensor.sizes(), p.tensor.strides(), offsets_[i]));
+    if (p.bucket >= 0)
+      for (const at::Tensor& flat : buckets_[p.bucket].flat)
+        p.views.push_back(flat.as_strided(p.tensor.sizes(), p.tensor.strides(), p.offset));
     p.accumulator = torch::autograd::impl::grad_accumulator(p.tensor);
     p.hook = p.accumulator->add_post_hook(std::make_unique<Hook>([self, i] {
       if (auto gradients = self.lock()) gradients->on_gradient(static_cast<int>(i));
@@ -83,6 +73,7 @@ void Gradients::attach() {
       if (auto gradients = self.lock()) gradients->refuse_compiled();
     }));
   }
+  if (exchanges()) queue_->start();
 }
 
 void Gradients::detach() {
@@ -108,6 +99,11 @@ void Gradients::on_gradient(int index) {
   if (backward_.expired()) begin();
   Iteration& iteration = *iteration_;
   Parameter& parameter = parameters_[index];
+  if (parameter.bucket < 0) {
+    if (const at::Tensor& grad = parameter.tensor.grad(); grad.defined()) check_gradient(parameter, grad);
+    iteration.fired[index] = 1;
+    return;
+  }
   if (iteration.fired[index])
     refuse("RX0611",
            "parameter " + parameter.name +
@@ -122,13 +118,11 @@ void Gradients::on_gradient(int index) {
 void Gradients::begin() {
   if (auto failure = queue_->failure()) raise();
   follow_scale();
-  iteration_ = std::make_shared<Iteration>(number_, queue_->buckets.size(), parameters_.size());
-  for (size_t b = 0; b < queue_->buckets.size(); ++b)
-    iteration_->missing[b] = static_cast<int>(queue_->buckets[b].parameters.size());
-  iteration_->census = at::zeros({static_cast<int64_t>(parameters_.size())}, at::kByte);
+  iteration_ = std::make_shared<Iteration>(pieces_, number_, memory_, worker_.rank);
+  for (size_t b = 0; b < buckets_.size(); ++b) iteration_->missing[b] = static_cast<int>(buckets_[b].parameters.size());
   auto backward = std::make_shared<Backward>(weak_from_this());
   backward_ = backward;
-  queue_->push(iteration_);
+  if (exchanges()) queue_->push(iteration_);
   queue_callback(std::move(backward));
 }
 
@@ -159,10 +153,10 @@ void Gradients::on_callback(const std::shared_ptr<Backward>& backward) {
 // An exception ended backward before its callback.
 void Gradients::aborted() {
   auto iteration = std::exchange(iteration_, nullptr);
-  if (!iteration || queue_->cancel(iteration) || queue_->failure()) return;
+  if (!iteration || !exchanges() || queue_->cancel(iteration) || queue_->failure()) return;
   broken_ = true;
   try {
-    on_broken(iteration->number);  // the others need not wait until their timeout
+    on_broken(iteration->iteration);  // the others need not wait until their timeout
   } catch (const std::exception&) {
     // This runs while the user's own exception is on its way; that one counts.
   }
@@ -195,7 +189,7 @@ const at::Tensor& Gradients::view(int index, uint64_t iteration) const {
 
 void Gradients::collect(int index) {
   Parameter& parameter = parameters_[index];
-  const Bucket& bucket = queue_->buckets[parameter.bucket];
+  const Bucket& bucket = buckets_[parameter.bucket];
   at::NoGradGuard no_grad;
   at::Tensor& grad = parameter.tensor.mutable_grad();
   check_gradient(parameter, grad);
@@ -206,33 +200,33 @@ void Gradients::collect(int index) {
     iteration_->tensors[index] = grad;
     return;
   }
-  const at::Tensor& slot = view(index, iteration_->number);
+  const at::Tensor& slot = view(index, iteration_->iteration);
   if (bucket.coded) {
     slot.copy_(grad.detach());
     iteration_->tensors[index] = slot;
   } else if (grad.is_alias_of(slot)) {
-    slot.mul_(1.0 / workers_);
+    slot.mul_(1.0 / worker_.workers);
   } else {
     at::Tensor out = slot;
-    at::mul_out(out, grad.detach(), at::native::wrapped_scalar_tensor(1.0 / workers_));
+    at::mul_out(out, grad.detach(), at::native::wrapped_scalar_tensor(1.0 / worker_.workers));
     if (bucket.delay == 0) grad = slot;
   }
 }
 
 void Gradients::collect_absent(int index) {
   Parameter& parameter = parameters_[index];
-  const Bucket& bucket = queue_->buckets[parameter.bucket];
+  const Bucket& bucket = buckets_[parameter.bucket];
   at::NoGradGuard no_grad;
   iteration_->absent[index] = 1;
   if (!parameter.views.empty()) {
-    iteration_->tensors[index] = view(index, iteration_->number);
+    iteration_->tensors[index] = view(index, iteration_->iteration);
     iteration_->tensors[index].zero_();
   } else {
     iteration_->tensors[index] = at::zeros_like(parameter.tensor).detach();
   }
-  const at::Tensor& residual = queue_->residuals[index].worker;
-  if (bucket.coded && residual.defined() && !queue_->zeros[index].defined())
-    queue_->zeros[index] = at::zeros_like(residual);
+  const at::Tensor& residual = memory_->residuals[index].worker;
+  if (bucket.coded && residual.defined() && !memory_->zeros[index].defined())
+    memory_->zeros[index] = at::zeros_like(residual);
 }
 
 // --- at the end of backward
@@ -243,49 +237,62 @@ void Gradients::complete(Iteration& iteration) {
   at::NoGradGuard no_grad;
   auto* census = iteration.census.mutable_data_ptr<uint8_t>();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (iteration.fired[i]) {
-      census[i] = 1;
-    } else if (parameters_[i].tensor.requires_grad() && parameters_[i].tensor.grad().defined()) {
+    const Parameter& parameter = parameters_[i];
+    census[i] = iteration.fired[i] || (parameter.tensor.requires_grad() && parameter.tensor.grad().defined());
+    if (iteration.fired[i] || parameter.bucket < 0) continue;
+    if (census[i])
       collect(static_cast<int>(i));
-      census[i] = 1;
-    } else {
+    else
       collect_absent(static_cast<int>(i));
-    }
   }
+  fired_.assign(census, census + parameters_.size());
 }
 
 void Gradients::finish() {
   at::NoGradGuard no_grad;
-  auto iteration = iteration_;
-  for (size_t b = 0; b < queue_->buckets.size(); ++b)
-    if (iteration->missing[b] > 0 || queue_->buckets[b].parameters.empty()) queue_->ready(*iteration, static_cast<int>(b));
-  past_.push_back({iteration, scale_});
+  past_.push_back({iteration_, scale_});
+  release(*iteration_);
   ++number_;
   hidden_.clear();
-  for (size_t b = 0; b < queue_->buckets.size(); ++b) {
-    const Bucket& bucket = queue_->buckets[b];
-    if (b == census_bucket_) continue;
-    if (past_.size() <= static_cast<size_t>(bucket.delay)) {
-      for (int p : bucket.parameters) {
-        at::Tensor& grad = parameters_[p].tensor.mutable_grad();
-        if (grad.defined()) grad.zero_();
-        hidden_.push_back(p);
-      }
-      continue;
-    }
-    const Past& due = past_[past_.size() - 1 - bucket.delay];
-    await(static_cast<int>(b), due.iteration->number);
-    await(static_cast<int>(census_bucket_), due.iteration->number);
-    land(due, static_cast<int>(b));
-  }
+  land_due();
   while (past_.size() > longest_delay_) past_.pop_front();
   iteration_.reset();
+  if (on_backward) on_backward();
+}
+
+// Whatever backward brought, it brings no more: what still waits may leave.
+void Gradients::release(Iteration& iteration) {
+  for (size_t b = 0; b < buckets_.size(); ++b)
+    if (iteration.missing[b] > 0 || buckets_[b].parameters.empty()) queue_->ready(iteration, static_cast<int>(b));
+}
+
+void Gradients::land_due() {
+  for (int b = 0; b < census_bucket_; ++b) {
+    size_t delay = buckets_[b].delay;
+    if (past_.size() <= delay) {
+      clear(buckets_[b]);
+      continue;
+    }
+    const Past& due = past_[past_.size() - 1 - delay];
+    await(*due.iteration, b);
+    await(*due.iteration, census_bucket_);
+    land(due, b);
+  }
+}
+
+// Nothing has landed yet.
+void Gradients::clear(const Bucket& bucket) {
+  for (int p : bucket.parameters) {
+    at::Tensor& grad = parameters_[p].tensor.mutable_grad();
+    if (grad.defined()) grad.zero_();
+    hidden_.push_back(p);
+  }
 }
 
 void Gradients::land(const Past& past, int bucket) {
   at::NoGradGuard no_grad;
-  for (int p : queue_->buckets[bucket].parameters) {
-    if (queue_->buckets[bucket].delay == 0)
+  for (int p : buckets_[bucket].parameters) {
+    if (buckets_[bucket].delay == 0)
       land_now(*past.iteration, p);
     else
       land_late(past, p);
@@ -306,36 +313,25 @@ void Gradients::land_late(const Past& past, int index) {
     return;
   }
   if (!grad.defined()) grad = at::empty_like(parameters_[index].tensor).detach();
-  grad.copy_(view(index, past.iteration->number));
+  grad.copy_(view(index, past.iteration->iteration));
   if (past.scale != scale_) grad.mul_(scale_ / past.scale);
 }
 
 // --- waiting
 
-void Gradients::await(int bucket, uint64_t iteration) {
-  if (queue_->done(bucket, iteration)) return;
-  auto start = std::chrono::steady_clock::now();
-  while (!queue_->wait(bucket, iteration, slice_ms)) {
-    if (queue_->failure()) raise();
-    on_wait(seconds_since(start));
-  }
-  exposed_seconds_ += seconds_since(start);
+void Gradients::await(const Launch& launch, int bucket) {
+  if (queue_->landed(launch, bucket)) return;
+  exposed_seconds_ += watch.wait(*queue_, [&](int ms) { return queue_->wait(launch, bucket, ms); });
 }
 
 void Gradients::raise() {
   iteration_.reset();
-  auto failure = queue_->failure();
-  on_failure(*failure);
-  throw std::runtime_error(failure->what);
+  watch.fail(*queue_->failure());
 }
 
 void Gradients::drain() {
   if (broken_) refuse_broken();
-  auto start = std::chrono::steady_clock::now();
-  while (!queue_->wait_idle(slice_ms)) {
-    if (queue_->failure()) raise();
-    on_wait(seconds_since(start));
-  }
+  watch.wait(*queue_, [&](int ms) { return queue_->wait_idle(ms); });
 }
 
 // Residuals of another scale would be added at the wrong size, so they follow. Scales are powers of two: no bit is lost.
@@ -344,7 +340,7 @@ void Gradients::follow_scale() {
   double scale = loss_scale();
   if (scale == scale_) return;
   drain();
-  for (Residual& residual : queue_->residuals)
+  for (Residual& residual : memory_->residuals)
     for (at::Tensor* tensor : {&residual.worker, &residual.owner})
       if (tensor->defined()) tensor->mul_(scale / scale_);
   scale_ = scale;
@@ -356,11 +352,11 @@ std::vector<Gradients::Pending> Gradients::pending() {
   drain();
   std::vector<Pending> result;
   for (const Past& past : past_) {
-    Pending entry{past.iteration->number, past.scale, past.iteration->census.clone(), {}};
-    for (size_t b = 0; b < queue_->buckets.size(); ++b) {
-      const auto& slots = queue_->flat[b];
-      bool late = queue_->buckets[b].delay > 0;
-      entry.flat.push_back(late ? slots[past.iteration->number % slots.size()].clone() : at::Tensor());
+    Pending entry{past.iteration->iteration, past.scale, past.iteration->census.clone(), {}};
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      const auto& slots = buckets_[b].flat;
+      bool late = buckets_[b].delay > 0;
+      entry.flat.push_back(late ? slots[past.iteration->iteration % slots.size()].clone() : at::Tensor());
     }
     result.push_back(std::move(entry));
   }
@@ -370,17 +366,17 @@ std::vector<Gradients::Pending> Gradients::pending() {
 void Gradients::set_iterations(uint64_t number) {
   drain();
   number_ = number;
-  queue_->set_completed(number);
 }
 
 void Gradients::set_pending(const std::vector<Pending>& pending) {
   drain();
   past_.clear();
   for (const Pending& entry : pending) {
-    auto iteration = std::make_shared<Iteration>(entry.number, queue_->buckets.size(), parameters_.size());
+    auto iteration = std::make_shared<Iteration>(pieces_, entry.number, memory_, worker_.rank);
+    std::fill(iteration->landed.begin(), iteration->landed.end(), 1);
     iteration->census = entry.census.clone();
-    for (size_t b = 0; b < queue_->buckets.size(); ++b) {
-      const auto& slots = queue_->flat[b];
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      const auto& slots = buckets_[b].flat;
       if (b < entry.flat.size() && entry.flat[b].defined()) slots[entry.number % slots.size()].copy_(entry.flat[b]);
     }
     for (size_t i = 0; i < parameters_.size(); ++i)

@@ -1,6 +1,5 @@
 #include "queue.h"
 
-#include <ATen/record_function.h>
 #include <c10/util/thread_name.h>
 #include <unistd.h>
 
@@ -8,8 +7,6 @@
 #include <chrono>
 #include <stdexcept>
 #include <utility>
-
-#include "keys.h"
 
 namespace relaxc {
 namespace {
@@ -21,15 +18,11 @@ uint64_t since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
 
-char* bytes_at(const at::Tensor& tensor, int64_t element) {
-  return static_cast<char*>(tensor.mutable_data_ptr()) + element * tensor.element_size();
-}
-
 }  // namespace
 
-// One iteration as it is carried out.
+// A launch as it is carried out.
 struct Queue::Running {
-  Iteration& iteration;
+  Launch& launch;
   std::vector<size_t> next;                                    // per piece: the phase to come
   std::vector<char> posted;                                    // per piece: its receives are posted
   std::vector<std::vector<std::unique_ptr<Transfer>>> arriving;  // per piece and buffer
@@ -44,13 +37,11 @@ struct Queue::Running {
   int peer = -1;
 };
 
-Queue::Queue(std::unique_ptr<Transport> transport, int rank, int workers, uint64_t seed)
-    : transport_(std::move(transport)), rank_(rank), workers_(workers), seed_(seed), pid_(getpid()) {}
+Queue::Queue(std::unique_ptr<Transport> transport) : transport_(std::move(transport)), pid_(getpid()) {}
 
 Queue::~Queue() { stop(); }
 
 void Queue::start() {
-  completed_iterations_.assign(buckets.size(), 0);
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -64,7 +55,7 @@ void Queue::stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
-    if (!waiting_.empty() && !failure_) failure_ = Failure{waiting_.front()->number, -1, -1, "stopped"};
+    if (!waiting_.empty() && !failure_) failure_ = Failure{waiting_.front()->iteration, -1, -1, "stopped"};
     if (under_way_ != nullptr) under_way_->abort();
   }
   arrived_.notify_all();
@@ -74,60 +65,61 @@ void Queue::stop() {
 
 bool Queue::forked() const { return getpid() != pid_; }
 
-void Queue::push(std::shared_ptr<Iteration> iteration) {
+void Queue::push(std::shared_ptr<Launch> launch) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    waiting_.push_back(std::move(iteration));
+    if (stopping_) throw std::runtime_error("the exchange has ended");
+    waiting_.push_back(std::move(launch));
   }
   arrived_.notify_one();
 }
 
-void Queue::ready(Iteration& iteration, int bucket) {
+void Queue::ready(Launch& launch, int bucket) {
   bool wake;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    iteration.ready[bucket] = 1;
+    launch.ready[bucket] = 1;
     wake = next_bucket_ == bucket;
   }
   if (wake) arrived_.notify_one();
 }
 
-bool Queue::cancel(const std::shared_ptr<Iteration>& iteration) {
+bool Queue::cancel(const std::shared_ptr<Launch>& launch) {
   std::unique_lock<std::mutex> lock(mutex_);
-  auto place = std::find(waiting_.begin(), waiting_.end(), iteration);
+  auto place = std::find(waiting_.begin(), waiting_.end(), launch);
   if (place != waiting_.end()) {
     waiting_.erase(place);
     return true;
   }
-  if (current_ != iteration || left_) return false;
-  iteration->cancelled = true;
+  if (current_ != launch || left_) return false;
+  launch->cancelled = true;
   arrived_.notify_all();
-  completed_.wait(lock, [&] { return current_ != iteration; });  // it waits for a bucket, so it ends at once
+  completed_.wait(lock, [&] { return current_ != launch; });  // it waits for a bucket, so it ends at once
   return true;
 }
 
-bool Queue::done(int bucket, uint64_t iteration) const {
+bool Queue::landed(const Launch& launch, int bucket) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return completed_iterations_[bucket] > iteration;
+  return launch.landed[bucket] != 0;
 }
 
-bool Queue::wait(int bucket, uint64_t iteration, int ms) {
+template <typename Until>
+bool Queue::wait_until(int ms, Until until) const {
   std::unique_lock<std::mutex> lock(mutex_);
-  completed_.wait_for(lock, std::chrono::milliseconds(ms),
-                      [&] { return failure_ || stopping_ || completed_iterations_[bucket] > iteration; });
-  return completed_iterations_[bucket] > iteration;
+  completed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return failure_ || stopping_ || until(); });
+  return until();
 }
 
-bool Queue::wait_idle(int ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  auto idle = [&] { return waiting_.empty() && !current_; };
-  completed_.wait_for(lock, std::chrono::milliseconds(ms), [&] { return failure_ || stopping_ || idle(); });
-  return idle();
+bool Queue::wait(const Launch& launch, int bucket, int ms) const {
+  return wait_until(ms, [&] { return launch.landed[bucket] != 0; });
 }
 
-void Queue::set_completed(uint64_t iterations) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  completed_iterations_.assign(buckets.size(), iterations);
+bool Queue::wait_finished(const Launch& launch, int ms) const {
+  return wait_until(ms, [&] { return launch.finished; });
+}
+
+bool Queue::wait_idle(int ms) const {
+  return wait_until(ms, [&] { return waiting_.empty() && !current_; });
 }
 
 std::optional<Failure> Queue::failure() const {
@@ -138,30 +130,37 @@ std::optional<Failure> Queue::failure() const {
 void Queue::loop() {
   c10::setThreadName("relaxc");
   for (;;) {
-    std::shared_ptr<Iteration> iteration;
+    std::shared_ptr<Launch> launch;
     {
       std::unique_lock<std::mutex> lock(mutex_);
       arrived_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
       if (stopping_) return;
-      iteration = waiting_.front();
+      launch = waiting_.front();
       waiting_.pop_front();
-      current_ = iteration;
+      current_ = launch;
       left_ = false;
     }
     try {
-      at::ThreadLocalStateGuard guard(iteration->state);
-      run(*iteration);
+      at::ThreadLocalStateGuard guard(launch->state);
+      run(*launch);
     } catch (const std::exception& error) {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (!failure_) failure_ = Failure{iteration->number, -1, -1, error.what()};
+      if (!failure_) failure_ = Failure{launch->iteration, -1, -1, error.what()};
     }
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      current_.reset();
-      if (failure_) stopping_ = true;
-    }
-    completed_.notify_all();
+    end(launch);
   }
+}
+
+void Queue::end(const std::shared_ptr<Launch>& launch) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    current_.reset();
+    if (failure_)
+      stopping_ = true;
+    else
+      launch->finished = !launch->cancelled;
+  }
+  completed_.notify_all();
 }
 
 // Software pipeline in rounds: round r starts piece r, then does phase 1 of piece r - 1, phase 2 of r - 2 and so on, so that
@@ -171,19 +170,20 @@ void Queue::loop() {
 // rounds can't wait for each other in a circle. While the next bucket isn't ready, what has started goes on, by two rounds at
 // most. A third could wait for a worker that waits for the piece which is held back here: with pieces 0 and 1, phase 3 of 0
 // needs phase 2 of 0 elsewhere, which comes behind phase 1 of 1, which needs phase 0 of 1.
-void Queue::run(Iteration& iteration) {
-  Running running{iteration};
+void Queue::run(Launch& launch) {
+  const std::vector<Piece>& pieces = launch.pieces->pieces;
+  Running running{launch};
   running.next.assign(pieces.size(), 0);
   running.posted.assign(pieces.size(), 0);
   running.arriving.resize(pieces.size());
   running.sums.resize(pieces.size());
-  std::vector<int> unfinished(buckets.size(), 0);
+  std::vector<int> unfinished(launch.pieces->buckets, 0);
   for (const Piece& piece : pieces) ++unfinished[piece.bucket];
   std::deque<size_t> coded, dense;  // started and not finished, oldest first
   std::optional<Clock::time_point> began;
   auto finish = [&](size_t piece) {
     int bucket = pieces[piece].bucket;
-    if (--unfinished[bucket] == 0 && !is_census(bucket)) mark_done(bucket, iteration.number);
+    if (--unfinished[bucket] == 0 && launch.lands_early(bucket)) mark_landed(launch, bucket);
   };
   auto advance = [&](std::deque<size_t>& started, size_t position) {
     size_t piece = started[position];
@@ -209,8 +209,8 @@ void Queue::run(Iteration& iteration) {
   try {
     while (head < pieces.size() || !coded.empty() || !dense.empty()) {
       bool ahead = !coded.empty() && rounds < head + 2;
-      if (head < pieces.size() && (!ahead || is_ready(iteration, pieces[head].bucket))) {
-        if (!wait_ready(iteration, pieces[head].bucket)) return;  // cancelled
+      if (head < pieces.size() && (!ahead || is_ready(launch, pieces[head].bucket))) {
+        if (!wait_ready(launch, pieces[head].bucket)) return;  // cancelled
         if (!began) began = Clock::now();
         start(head++);
         if (rounds < head) do_round();
@@ -220,62 +220,59 @@ void Queue::run(Iteration& iteration) {
         advance(dense, 0);
       }
     }
-    take_census(iteration);
-    for (size_t bucket = 0; bucket < buckets.size(); ++bucket) mark_done(static_cast<int>(bucket), iteration.number);
+    launch.arrived();
+    for (size_t bucket = 0; bucket < launch.landed.size(); ++bucket) mark_landed(launch, static_cast<int>(bucket));
     finish_sends(running);
   } catch (const std::exception& error) {
     fail(running, error.what());
   }
   if (began) counters.busy_ns += since(*began);
-  ++counters.iterations;
+  ++counters.launches;
 }
 
-bool Queue::is_census(int bucket) const { return buckets[bucket].parameters.empty(); }
-
-bool Queue::is_ready(Iteration& iteration, int bucket) {
+bool Queue::is_ready(const Launch& launch, int bucket) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return iteration.ready[bucket] != 0;
+  return launch.ready[bucket] != 0;
 }
 
-bool Queue::wait_ready(Iteration& iteration, int bucket) {
+bool Queue::wait_ready(Launch& launch, int bucket) {
   std::unique_lock<std::mutex> lock(mutex_);
   next_bucket_ = bucket;
-  arrived_.wait(lock, [&] { return stopping_ || iteration.cancelled || iteration.ready[bucket]; });
+  arrived_.wait(lock, [&] { return stopping_ || launch.cancelled || launch.ready[bucket]; });
   next_bucket_ = -1;
   if (stopping_) throw std::runtime_error("stopped");
-  if (iteration.cancelled) return false;
+  if (launch.cancelled) return false;
   left_ = true;
   return true;
 }
 
 void Queue::step(Running& running, size_t index) {
+  const std::vector<Piece>& pieces = running.launch.pieces->pieces;
   const Piece& piece = pieces[index];
   size_t phase = running.next[index]++;
   running.bucket = piece.bucket;
-  if (piece.dense()) {
-    const auto& slots = flat[piece.bucket];
-    const at::Tensor& values = slots[running.iteration.number % slots.size()];
-    if (phase == 0) {
-      counters.bytes += values.nbytes();
-      running.sums[index] = transport_->all_reduce(values);
-    } else {
-      await(running, *running.sums[index], piece.bucket, -1);
-    }
-    return;
-  }
+  if (piece.dense()) return reduce(running, index, phase == 0);
   if (phase == 0) {
     // All receives first, one piece ahead: a message that finds its receive posted needs no round trip.
     post(running, index);
     if (index + 1 < pieces.size()) post(running, index + 1);
+    running.launch.starts(piece);
   }
-  if (phase == 0 && is_census(piece.bucket)) piece.buffers[rank_].copy_(running.iteration.census);
-  for (const Action& action : piece.phases[phase]) act(running, piece, action);
+  for (const Action& action : piece.phases[phase]) act(running, index, action);
+}
+
+void Queue::reduce(Running& running, size_t index, bool begin) {
+  const Piece& piece = running.launch.pieces->pieces[index];
+  if (begin)
+    running.sums[index] = transport_->all_reduce(piece.sums[running.launch.iteration % piece.sums.size()]);
+  else
+    await(running, *running.sums[index], piece.bucket, -1);
 }
 
 void Queue::post(Running& running, size_t index) {
   if (running.posted[index]) return;
   running.posted[index] = 1;
-  const Piece& piece = pieces[index];
+  const Piece& piece = running.launch.pieces->pieces[index];
   running.arriving[index].resize(piece.buffers.size());
   for (const Phase& phase : piece.phases)
     for (const Action& action : phase)
@@ -284,15 +281,14 @@ void Queue::post(Running& running, size_t index) {
             transport_->receive(piece.buffers[action.buffer], action.peer, action.tag);
 }
 
-void Queue::act(Running& running, const Piece& piece, const Action& action) {
-  size_t index = &piece - pieces.data();
+void Queue::act(Running& running, size_t index, const Action& action) {
+  const Piece& piece = running.launch.pieces->pieces[index];
   running.peer = action.kind == Kind::run ? -1 : action.peer;
   switch (action.kind) {
     case Kind::run:
-      run_kernel(running, piece, action);
+      run_kernel(running, *action.call);
       break;
     case Kind::send:
-      counters.bytes += piece.buffers[action.buffer].nbytes();
       running.sends.push_back(
           {transport_->send(piece.buffers[action.buffer], action.peer, action.tag), piece.bucket, action.peer});
       break;
@@ -302,61 +298,15 @@ void Queue::act(Running& running, const Piece& piece, const Action& action) {
   }
 }
 
-void Queue::run_kernel(Running& running, const Piece& piece, const Action& action) {
-  RECORD_FUNCTION(action.name + "/bucket" + std::to_string(piece.bucket), c10::ArrayRef<const c10::IValue>{});
+void Queue::run_kernel(Running& running, const Call& call) {
   auto start = Clock::now();
-  Iteration& iteration = running.iteration;
-  std::vector<relaxrt_segment> segments;
-  segments.reserve(action.ranges.size());
-  for (const Range& range : action.ranges) {
-    int p = range.parameter;
-    relaxrt_segment segment{nullptr, nullptr, range.elements, static_cast<uint64_t>(range.first),
-                            static_cast<uint32_t>(p)};
-    if (action.tensor) segment.tensor = bytes_at(iteration.tensors[p], range.first);
-    if (action.residual) {
-      const Residual& residual = residuals[p];
-      if (action.owner)
-        segment.residual = bytes_at(residual.owner, range.first - residual.owner_first);
-      else if (iteration.absent[p])
-        segment.residual = bytes_at(zeros[p], range.first);
-      else
-        segment.residual = bytes_at(residual.worker, range.first);
-    }
-    segments.push_back(segment);
-  }
-  std::vector<const uint8_t*> inputs;
-  for (int buffer : action.inputs) inputs.push_back(piece.buffers[buffer].const_data_ptr<uint8_t>());
-  relaxrt_call call{};
-  call.inputs = inputs.data();
-  call.number_of_inputs = static_cast<int64_t>(inputs.size());
-  call.output = action.buffer < 0 ? nullptr : piece.buffers[action.buffer].mutable_data_ptr<uint8_t>();
-  call.workers = workers_;
-  call.key = message_key(seed_, iteration.number, piece.place + (action.owner ? 1 : 0),
-                         action.owner ? everyone : static_cast<uint32_t>(rank_));
-  action.kernel(segments.data(), static_cast<int64_t>(segments.size()), &call);
-  if (action.residual && !action.owner)
-    for (const Range& range : action.ranges)
-      if (iteration.absent[range.parameter]) zeros[range.parameter].zero_();
+  call.run({running.launch.iteration, {}, running.launch.weights, &running.launch});
+  running.launch.ran(call);
   counters.kernel_ns += since(start);
 }
 
 void Queue::finish_sends(Running& running) {
   for (auto& sent : running.sends) await(running, *sent.transfer, sent.bucket, sent.peer);
-}
-
-// All pieces are done, so it is known for which parameters no worker has a gradient.
-void Queue::take_census(Iteration& iteration) {
-  for (const at::Tensor& theirs : pieces.back().buffers) iteration.census.bitwise_or_(theirs);
-  const auto* census = iteration.census.const_data_ptr<uint8_t>();
-  for (size_t p = 0; p < residuals.size(); ++p)
-    if (!census[p]) give_back(iteration, static_cast<int>(p));
-}
-
-void Queue::give_back(Iteration& iteration, int parameter) {
-  const Residual& residual = residuals[parameter];
-  if (!residual.owner.defined() || residual.owner.numel() == 0) return;
-  const at::Tensor& sent = iteration.tensors[parameter];
-  residual.owner.add_(sent.as_strided({residual.owner.numel()}, {1}, sent.storage_offset() + residual.owner_first));
 }
 
 void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
@@ -380,10 +330,10 @@ void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
   }
 }
 
-void Queue::mark_done(int bucket, uint64_t iteration) {
+void Queue::mark_landed(Launch& launch, int bucket) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    completed_iterations_[bucket] = iteration + 1;
+    launch.landed[bucket] = 1;
   }
   completed_.notify_all();
 }
@@ -391,7 +341,7 @@ void Queue::mark_done(int bucket, uint64_t iteration) {
 void Queue::fail(const Running& running, const std::string& what) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_) failure_ = Failure{running.iteration.number, running.bucket, running.peer, what};
+    if (!failure_) failure_ = Failure{running.launch.iteration, running.bucket, running.peer, what};
   }
   completed_.notify_all();
 }

@@ -1,4 +1,4 @@
-// One thread per attach that carries out each iteration's exchanges in one compiled order.
+// A thread that carries out launches in the order in which they come, which is the same on all workers.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -10,8 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "iteration.h"
-#include "schedule.h"
+#include "launch.h"
 #include "transport.h"
 
 namespace relaxc {
@@ -23,80 +22,65 @@ struct Failure {
   std::string what;
 };
 
-struct Residual {
-  at::Tensor worker;  // whole parameter, or undefined
-  at::Tensor owner;   // the range that this worker owns, or undefined
-  int64_t owner_first = 0;
-};
-
 struct Counters {
-  std::atomic<uint64_t> bytes{0};        // handed to c10d by this worker
   std::atomic<uint64_t> busy_ns{0};      // exchange under way
   std::atomic<uint64_t> kernel_ns{0};    // encoding, summing, decoding
-  std::atomic<uint64_t> iterations{0};   // exchanges completed
+  std::atomic<uint64_t> launches{0};     // completed
 };
 
 class Queue {
  public:
-  Queue(std::unique_ptr<Transport> transport, int rank, int workers, uint64_t seed);
+  explicit Queue(std::unique_ptr<Transport> transport);
   ~Queue();
-
-  // Before start()
-  std::vector<Bucket> buckets;
-  std::vector<Piece> pieces;                      // in order of their buckets
-  std::vector<std::vector<at::Tensor>> flat;      // per dense bucket: one buffer for each iteration that can be under way
-  std::vector<Residual> residuals;                // per parameter
-  std::vector<at::Tensor> zeros;                  // per parameter: stands for an absent gradient's residual, kept at zero
   void start();
 
-  void push(std::shared_ptr<Iteration> iteration);
-  void ready(Iteration& iteration, int bucket);   // all its gradients are there
-  // Cancel the newest iteration; false where one of its buckets has left already. Waits for no other worker.
-  bool cancel(const std::shared_ptr<Iteration>& iteration);
-  bool done(int bucket, uint64_t iteration) const;   // its exchange of that iteration is complete
+  void push(std::shared_ptr<Launch> launch);  // throws std::runtime_error where the queue has ended
+  void ready(Launch& launch, int bucket);     // all that it is made of is there
+  bool is_ready(const Launch& launch, int bucket) const;
+  // Cancel the newest launch; false where one of its buckets has left already. Waits for no other worker.
+  bool cancel(const std::shared_ptr<Launch>& launch);
+  bool landed(const Launch& launch, int bucket) const;
   // Wait at most `ms`; true when done. Rethrows nothing: see failure().
-  bool wait(int bucket, uint64_t iteration, int ms);
-  bool wait_idle(int ms);
-  void set_completed(uint64_t iterations);  // of a checkpoint
+  bool wait(const Launch& launch, int bucket, int ms) const;
+  bool wait_finished(const Launch& launch, int ms) const;
+  bool wait_idle(int ms) const;
   std::optional<Failure> failure() const;
   void stop();  // ends the thread, aborting what is under way
   // Whether this is a forked child's copy: it has no thread, and nothing of it may be waited for or destroyed.
   bool forked() const;
+
+  uint64_t bytes() const { return transport_->bytes; }  // handed to c10d by this worker
 
   Counters counters;
 
  private:
   struct Running;
   void loop();
-  void run(Iteration& iteration);
+  void run(Launch& launch);
   void step(Running& running, size_t piece);
+  void reduce(Running& running, size_t piece, bool begin);
   void post(Running& running, size_t piece);
-  void act(Running& running, const Piece& piece, const Action& action);
-  void run_kernel(Running& running, const Piece& piece, const Action& action);
-  bool wait_ready(Iteration& iteration, int bucket);
-  bool is_ready(Iteration& iteration, int bucket);
-  bool is_census(int bucket) const;
+  void act(Running& running, size_t piece, const Action& action);
+  void run_kernel(Running& running, const Call& call);
+  bool wait_ready(Launch& launch, int bucket);
   void finish_sends(Running& running);
-  void take_census(Iteration& iteration);
-  void give_back(Iteration& iteration, int parameter);
   void await(Running& running, Transfer& transfer, int bucket, int peer);
-  void mark_done(int bucket, uint64_t iteration);
+  template <typename Until>
+  bool wait_until(int ms, Until until) const;
+  void mark_landed(Launch& launch, int bucket);
+  void end(const std::shared_ptr<Launch>& launch);
   void fail(const Running& running, const std::string& what);
 
   std::unique_ptr<Transport> transport_;
-  const int rank_;
-  const int workers_;
-  const uint64_t seed_;
   const int pid_;
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;   // the thread waits here
   mutable std::condition_variable completed_;  // callers wait here
-  std::deque<std::shared_ptr<Iteration>> waiting_;
-  std::shared_ptr<Iteration> current_;
-  bool left_ = false;                 // something of the current iteration has left
+  std::deque<std::shared_ptr<Launch>> waiting_;
+  std::shared_ptr<Launch> current_;
+  bool left_ = false;                 // something of the current launch has left
   int next_bucket_ = -1;              // the one that the thread waits for
-  std::vector<uint64_t> completed_iterations_;  // per bucket: iterations completed
   std::optional<Failure> failure_;
   Transfer* under_way_ = nullptr;
   bool stopping_ = false;

@@ -58,6 +58,7 @@ class C10dTransport final : public Transport {
 
   std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) override {
     std::vector<at::Tensor> tensors{bytes};
+    this->bytes += bytes.nbytes();
     return std::make_unique<Message>(backend_->send(tensors, peer, tag));
   }
 
@@ -68,6 +69,7 @@ class C10dTransport final : public Transport {
 
   std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) override {
     std::vector<at::Tensor> tensors{values};
+    bytes += values.nbytes();
     return std::make_unique<Collective>(backend_->allreduce(tensors), group_);
   }
 

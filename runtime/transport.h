@@ -2,6 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -24,6 +25,11 @@ class Transport {
   virtual std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) = 0;
+
+  std::atomic<uint64_t> bytes{0};  // handed to c10d by this worker
 };
+
+// Of a worker that has nobody to talk to: a sum over all is what it has.
+std::unique_ptr<Transport> alone();
 
 }  // namespace relaxc

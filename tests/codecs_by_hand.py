@@ -58,15 +58,69 @@ def onebit(block: int = 2048) -> Codec:
 
 
 def qsgd(bits: int, block: int = 512) -> Codec:
-    top = 2.0 ** (bits - 1) - 1
+    levels = 2.0 ** (bits - 1) - 1
     fields = (Field("size", F32, False), Field("level", WireType("int", bits), True))
     steps = (
-        CodecLet("size", Reduce("norm", X)),
-        Send(0, "size", Read("size")),
-        Send(1, "level", Dither(apply("*", apply("/", X, Read("size")), top))),
+        CodecLet("largest", Reduce("max", apply("abs", X))),
+        Send(0, "size", apply("*", Read("largest"), Reduce("norm", apply("/", X, Read("largest"))))),
+        Send(1, "level", Dither(apply("*", apply("/", X, Read("size")), levels))),
     )
-    receive = apply("/", apply("*", Read("size"), Read("level")), top)
+    receive = apply("/", apply("*", Read("size"), Read("level")), levels)
     return Codec(f"qsgd({bits}, {block})", Layout(block, fields), steps, receive, True)
+
+
+def natural() -> Codec:
+    fields = (Field("negative", WireType("uint", 1), True), Field("exponent", WireType("uint", 8), True))
+    size = apply("abs", X)
+    above = apply("+", apply("round", apply("log2", Read("drawn"))), 127)
+    steps = (
+        CodecLet("size", apply("clamp", size, 2.0**-126, 2.0**127)),
+        CodecLet("low", apply("^", 2, apply("floor", apply("log2", Read("size"))))),
+        CodecLet("drawn", apply("*", Read("low"), Dither(apply("/", Read("size"), Read("low"))))),
+        CodecLet("known", apply("where", apply("<", size, 2.0**-126), 0, apply("min", above, 254))),
+        Send(0, "negative", apply("where", apply("<", X, 0), 1, 0)),
+        Send(1, "exponent", apply("where", apply("<", size, float("inf")), Read("known"), 255)),
+        CodecLet(
+            "sent",
+            apply("where", apply("<", Read("exponent"), 255), apply("^", 2, apply("-", Read("exponent"), 127)),
+                  float("inf")),
+        ),
+    )  # fmt: skip
+    signed = apply("*", apply("-", 1, apply("*", 2, Read("negative"))), Read("sent"))
+    receive = apply("where", apply("==", Read("exponent"), 0), 0, signed)
+    return Codec("natural", Layout(512, fields), steps, receive, True)
+
+
+def ternary(clip: float = 2.5) -> Codec:
+    fields = (Field("top", F32, False), Field("level", WireType("int", 2), True))
+    squares = apply("^", apply("/", X, Read("largest")), 2)
+    bound = apply("*", clip, Read("spread"))
+    steps = (
+        CodecLet("largest", Reduce("max", apply("abs", X))),
+        CodecLet("spread", apply("*", Read("largest"), apply("sqrt", Reduce("mean", squares)))),
+        CodecLet("near0", apply("clamp", X, apply("*", -clip, Read("spread")), bound)),
+        Send(0, "top", Reduce("max", apply("abs", Read("near0")))),
+        Send(1, "level", Dither(apply("/", Read("near0"), Read("top")))),
+    )
+    receive = apply("*", Read("top"), Read("level"))
+    return Codec(f"ternary({clip})", Layout(0, fields, "tensor"), steps, receive, True)
+
+
+def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
+    steps = (
+        CodecLet("level", Dither(apply("/", X, unit))),
+        Send(0, "residue", apply("mod", Read("level"), 2**bits)),
+    )
+    turn = apply("wrap", apply("-", Read("residue"), apply("/", Read("y"), unit)), 2**bits)
+    receive = apply("+", Read("y"), apply("*", unit, turn))
+    layout = Layout(512, (Field("residue", WireType("uint", bits), True),))
+    return Codec(f"modulo({bits}, {unit})", layout, steps, receive, True, "y")
+
+
+def signs() -> Codec:
+    layout = Layout(512, (Field("positive", WireType("uint", 1), True),))
+    steps = (Send(0, "positive", apply("where", apply(">=", X, 0), 1, 0)),)
+    return Codec("signs", layout, steps, apply("-", apply("*", 2, Read("positive")), 1), False)
 
 
 def everything(block: int = 37) -> Codec:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relaxc.emit.fuse import build_kernel
 from relaxc.program import evaluate
 from relaxc.program.ir import Codec
 from relaxc.wire.dither import parameter_keys
@@ -20,8 +21,7 @@ KEY = 0x0123456789ABCDEF
 
 class CSegment(ctypes.Structure):
     _fields_ = [
-        ("tensor", ctypes.c_void_p),
-        ("residual", ctypes.c_void_p),
+        ("operands", ctypes.c_void_p),
         ("elements", ctypes.c_int64),
         ("first", ctypes.c_uint64),
         ("parameter", ctypes.c_uint32),
@@ -31,8 +31,10 @@ class CSegment(ctypes.Structure):
 class CCall(ctypes.Structure):
     _fields_ = [
         ("inputs", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
         ("number_of_inputs", ctypes.c_int64),
         ("output", ctypes.c_void_p),
+        ("numbers", ctypes.c_void_p),
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
     ]
@@ -75,15 +77,19 @@ def from_bits(bits: Array, dtype: str) -> Array:
     return bits
 
 
-def expected(codec: Codec, kernel: Kernel, dtype: str, segment: Segment, workers: int) -> tuple[bytes, Array, Array]:
+def expected(
+    codec: Codec, kernel: Kernel, dtype: str, segment: Segment, workers: int, weights: list[float] | None = None
+) -> tuple[bytes, Array, Array]:
     """Message, tensor and residual after the kernel, by the docstring of routes.Kernel."""
-    real = real_of(dtype)
+    real, held = real_of(dtype), from_bits(segment.tensor, dtype)
     with np.errstate(all="ignore"):
         terms = [
-            evaluate.decode(codec, evaluate.encode(codec, x), x.size, real) for x in segment.inputs
+            evaluate.decode(codec, evaluate.encode(codec, x), x.size, real, held) for x in segment.inputs
         ]  # contributions that dither are as good as any
+        if kernel.weighted:
+            terms = [term * real(weight) for term, weight in zip(terms, weights or [], strict=True)]
         if kernel.tensor:
-            terms.append(from_bits(segment.tensor, dtype))
+            terms.append(held)
         value = terms[0]
         for term in terms[1:]:
             value = value + term
@@ -94,39 +100,81 @@ def expected(codec: Codec, kernel: Kernel, dtype: str, segment: Segment, workers
         if kernel.decodes:
             return b"", to_bits(value, dtype), segment.residual
         message = evaluate.encode(codec, value, parameter_keys(KEY, segment.parameter), segment.first)
-        lost = value - evaluate.decode(codec, message, value.size, real)
+        lost = value - evaluate.decode(codec, message, value.size, real, value)
         kept = np.where(np.isfinite(lost), lost, segment.residual) if kernel.residual else segment.residual
-    return message, segment.tensor, kept
+    put = to_bits(value, dtype) if codec.near is not None and kernel.residual else segment.tensor
+    return message, put, kept
 
 
 def measured(
-    function: Any, codec: Codec, kernel: Kernel, dtype: str, segments: list[Segment], workers: int
+    function: Any,
+    codec: Codec,
+    kernel: Kernel,
+    dtype: str,
+    segments: list[Segment],
+    workers: int,
+    weights: list[float] | None = None,
 ) -> tuple[bytes, list[Array], list[Array]]:
-    """The same from the generated function, in one call. Nothing starts at an address of more than its own alignment,
-    messages not even that."""
-    tensors = [_unaligned(s.tensor) for s in segments]
-    residuals = [_unaligned(s.residual) for s in segments]
-    size = sum(codec.layout.bytes_of(s.tensor.size, real_of(dtype)().itemsize) for s in segments)
-    inputs = [
-        _unaligned(np.frombuffer(b"".join(evaluate.encode(codec, s.inputs[k]) for s in segments), np.uint8))
-        for k in range(len(segments[0].inputs))
+    """The same from the generated function, in one call."""
+    operands = build_kernel("k", codec, kernel, dtype).operands
+    tensors = [unaligned(s.tensor) for s in segments]
+    residuals = [unaligned(s.residual) for s in segments]
+    held = [{"value": t, "residual": r} for t, r in zip(tensors, residuals, strict=True)]
+    messages = [b"".join(evaluate.encode(codec, s.inputs[k]) for s in segments) for k in range(len(segments[0].inputs))]
+    parts = [
+        Part([of[o.name] for o in operands], s.tensor.size, s.first, s.parameter)
+        for s, of in zip(segments, held, strict=True)
     ]
-    output = np.full(size + 64, 0xAB, np.uint8)
-    given = (CSegment * len(segments))(
+    size = sum(codec.layout.bytes_of(s.tensor.size, real_of(dtype)().itemsize) for s in segments)
+    message = call(function, parts, messages, None if kernel.decodes else size, workers, weights=weights)
+    return message, tensors, residuals
+
+
+@dataclass
+class Part:
+    """A segment: its operands' arrays, which the kernel writes to."""
+
+    operands: list[Array]
+    elements: int
+    first: int = 0
+    parameter: int = 0
+
+
+def call(
+    function: Any,
+    parts: list[Part],
+    messages: list[bytes] | None = None,
+    size: int | None = None,
+    workers: int = 1,
+    weights: list[float] | None = None,
+    numbers: list[float] | None = None,
+) -> bytes:
+    """Run a kernel once; the message that it makes, of `size` bytes, if it makes one. Messages start at odd addresses."""
+    inputs = [unaligned(np.frombuffer(m, np.uint8)) for m in messages or []]
+    output = np.full((size or 0) + 64, 0xAB, np.uint8)
+    addresses = [(ctypes.c_void_p * max(1, len(p.operands)))(*(o.ctypes.data for o in p.operands)) for p in parts]
+    segments = (CSegment * len(parts))(
         *(
-            CSegment(t.ctypes.data, r.ctypes.data, t.size, s.first, s.parameter)
-            for s, t, r in zip(segments, tensors, residuals, strict=True)
+            CSegment(ctypes.addressof(a), p.elements, p.first, p.parameter)
+            for a, p in zip(addresses, parts, strict=True)
         )
     )
-    addresses = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data for i in inputs))
-    at = None if kernel.decodes else output.ctypes.data + 3
-    call = CCall(ctypes.addressof(addresses), len(inputs), at, workers, KEY)
-    function(given, ctypes.c_int64(len(segments)), ctypes.byref(call))
-    assert (output[:3] == 0xAB).all() and (output[size + 3 :] == 0xAB).all(), "wrote outside its message"
-    return (b"" if kernel.decodes else output[3 : size + 3].tobytes()), tensors, residuals
+    sources = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data for i in inputs))
+    given = CCall(
+        ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
+        _doubles(numbers), workers, KEY,
+    )  # fmt: skip
+    function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given))
+    end = (size or 0) + 3
+    assert (output[:3] == 0xAB).all() and (output[end:] == 0xAB).all(), "wrote outside its message"
+    return output[3:end].tobytes()
 
 
-def _unaligned(values: Array) -> Array:
+def _doubles(numbers: list[float] | None) -> Any:
+    return None if numbers is None else ctypes.cast((ctypes.c_double * max(1, len(numbers)))(*numbers), ctypes.c_void_p)
+
+
+def unaligned(values: Array) -> Array:
     """A copy that starts one item after an aligned address."""
     room = np.empty(values.size + 1, values.dtype)
     room[1:] = values

@@ -14,9 +14,11 @@ PACKAGE = ROOT / "relaxc"
 
 BASE = {"relaxc", "relaxc.errors", "relaxc.manifest", "relaxc.resources", "relaxc.keep", "relaxc.usage"}
 """Modules that know nothing of the line and that all of it may know; `relaxc` itself holds the version."""
-LINE = ("language", "topology", "program", "schedule", "emit", "build")
+FOUNDATION = ("wire", "topology")
+"""The folders that all may import; each imports those before it at most."""
+LINE = ("language", "program", "schedule", "emit", "build")
 """The folders of the line; none imports one that comes later."""
-COMPILER = {"language", "topology", "program", "emit"}
+COMPILER = {"language", "program", "emit"}
 RUNNING = {"attach", "probe"}
 TORCH = {"schedule.trace", "build", "simulate", "demo", "probe", "attach"}
 
@@ -83,7 +85,7 @@ def test_arrows_never_point_back_along_the_line(path: Path) -> None:
     here = stage(name(path))
     if here not in LINE:
         return
-    allowed = {*LINE[: LINE.index(here) + 1], "wire"}
+    allowed = {*LINE[: LINE.index(here) + 1], *FOUNDATION}
     for target in of_relaxc(path):
         assert target in BASE or stage(target) in allowed, f"{name(path)} imports {target}"
 
@@ -131,10 +133,10 @@ def test_nobody_imports_what_is_on_top(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", modules(), ids=name)
-def test_wire_and_the_base_stand_alone(path: Path) -> None:
+def test_the_foundation_and_the_base_stand_alone(path: Path) -> None:
     module = name(path)
-    if stage(module) == "wire":
-        assert {stage(t) for t in of_relaxc(path)} <= {"wire"}
+    if (here := stage(module)) in FOUNDATION:
+        assert {stage(t) for t in of_relaxc(path)} <= {*FOUNDATION[: FOUNDATION.index(here) + 1]}
     elif module in BASE - {"relaxc"}:
         assert set(of_relaxc(path)) <= BASE
 
@@ -162,6 +164,14 @@ def test_build_imports_torch_inside_functions_only() -> None:
     for path in (PACKAGE / "build").glob("*.py"):
         top = [t for node in ast.parse(path.read_text()).body for t in targets(node)]
         assert not [t for t in top if t.split(".")[0] == "torch"], path.name
+
+
+@pytest.mark.parametrize("folder", FOUNDATION)
+def test_the_foundation_takes_numpy_inside_functions_only(folder: str) -> None:
+    """So that a check without a worker count stays quick."""
+    for path in (PACKAGE / folder).glob("*.py"):
+        top = [t for node in ast.parse(path.read_text()).body for t in targets(node)]
+        assert not [t for t in top if t.split(".")[0] == "numpy"], path.name
 
 
 def test_generated_code_reaches_no_torch_header() -> None:

@@ -6,16 +6,18 @@ only defence, so it covers every size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 import relaxc
+from relaxc.attach.fitting import FittedPrograms
 from relaxc.attach.groups import Groups, lost
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ExchangeError, RelaxError
 from relaxc.manifest import Manifest
+from relaxc.schedule.actions import Piece
 from relaxc.schedule.schedule import Schedule
 
 Facts = Mapping[str, Any]
@@ -23,8 +25,9 @@ Facts = Mapping[str, Any]
 
 
 def facts_of(
-    manifest: Manifest, model: torch.nn.Module, read: ModelParameters, schedule: Schedule, settings: Mapping[str, Any]
-) -> dict[str, Any]:
+    manifest: Manifest, model: torch.nn.Module, read: ModelParameters, schedule: Schedule, fitted: FittedPrograms,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     return {
         "version of relaxc": relaxc.__version__,
         "version of torch": torch.__version__,
@@ -37,13 +40,18 @@ def facts_of(
         "frozen parameter": [f"{name} {t.dtype}{list(t.shape)}" for name, t in read.frozen],
         "buffer": [f"{name} {b.dtype}{list(b.shape)}" for name, b in model.named_buffers()],
         "bucket": [f"{b.dtype} {list(b.parameters)}" for b in schedule.buckets],
+        "group of the optimizers": [
+            f"{p.name} {place.optimizer}.{place.group}" for p, place in zip(read.parameters, fitted.placed, strict=True)
+        ],
+        "bucket of a program": [f"{b.dtype} {list(b.parameters)}" for b in fitted.buckets],
+        "all-reduce of a program": [str(size) for size in fitted.dense],
     }
 
 
-def messages_of(schedule: Schedule) -> dict[str, dict[int, list[tuple[int, int]]]]:
+def messages_of(pieces: Iterable[Piece]) -> dict[str, dict[int, list[tuple[int, int]]]]:
     """By direction and peer: (tag, bytes) of each message, in order."""
     result: dict[str, dict[int, list[tuple[int, int]]]] = {"send": {}, "receive": {}}
-    for piece in schedule.pieces:
+    for piece in pieces:
         for phase in piece.phases:
             for action in phase:
                 if action.kind in result:

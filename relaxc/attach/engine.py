@@ -1,8 +1,8 @@
-"""The runtime's Engine, filled with a schedule: buffers, residuals, buckets, pieces."""
+"""The runtime's Engine, filled with the schedule of gradients: buffers, residuals, buckets, pieces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +12,7 @@ import torch
 
 from relaxc.attach.groups import Groups
 from relaxc.attach.parameters import ModelParameters
-from relaxc.manifest import Manifest
+from relaxc.manifest import GradientPlan, KernelPlan, Manifest
 from relaxc.schedule.actions import Action, Piece
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.schedule import Schedule, residual_of
@@ -30,7 +30,7 @@ class Residuals:
 @dataclass(frozen=True)
 class Running:
     """The engine and what Python keeps of it. `flat[b]` are bucket b's buffers, `offsets[p]` where parameter p starts
-    there."""
+    there; a parameter whose gradient is not exchanged has bucket -1."""
 
     engine: Any
     residuals: tuple[Residuals, ...]
@@ -47,9 +47,10 @@ def make_engine(
     schedule: Schedule,
     groups: Groups,
 ) -> Running:
-    engine = runtime.Engine(groups.exchange, manifest.seed, None if library is None else str(library))
+    file = None if library is None else str(library)
+    engine = runtime.Engine(groups.exchange, groups.rank, groups.workers, manifest.seed, file)
     bucket_of, offsets = _positions(read, schedule)
-    flat = tuple(_flat(bucket, manifest, read, b) for b, bucket in enumerate(schedule.buckets))
+    flat = tuple(_flat(bucket, manifest, read) for bucket in schedule.buckets)
     residuals = tuple(_residuals(manifest, read, schedule, p) for p in range(len(read.parameters)))
     for number, parameter in enumerate(read.parameters):
         kept = residuals[number]
@@ -62,12 +63,12 @@ def make_engine(
             kept.owner,
             kept.first,
         )
-    _add_buckets(engine, manifest, schedule, flat)
+    _add_buckets(runtime, engine, manifest, schedule, flat)
     return Running(engine, residuals, flat, offsets, bucket_of)
 
 
 def _positions(read: ModelParameters, schedule: Schedule) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    bucket_of, offsets = [0] * len(read.parameters), [0] * len(read.parameters)
+    bucket_of, offsets = [-1] * len(read.parameters), [0] * len(read.parameters)
     for b, bucket in enumerate(schedule.buckets):
         offset = 0
         for p in bucket.parameters:
@@ -76,19 +77,26 @@ def _positions(read: ModelParameters, schedule: Schedule) -> tuple[tuple[int, ..
     return tuple(bucket_of), tuple(offsets)
 
 
-def _flat(bucket: Bucket, manifest: Manifest, read: ModelParameters, number: int) -> tuple[torch.Tensor, ...]:
+def _flat(bucket: Bucket, manifest: Manifest, read: ModelParameters) -> tuple[torch.Tensor, ...]:
     """One buffer for each iteration that can be under way: none where codes are made straight from `.grad`."""
-    body = manifest.bodies[bucket.body]
-    if body.exchange.codec is not None and body.delay == 0:
+    gradient = _gradient(manifest, bucket)
+    if gradient.exchange.codec is not None and gradient.delay == 0:
         return ()
     elements = sum(read.parameters[p].elements for p in bucket.parameters)
     dtype = read.tensors[bucket.parameters[0]].dtype
-    return tuple(torch.zeros(elements, dtype=dtype) for _ in range(body.delay + 1))
+    return tuple(torch.zeros(elements, dtype=dtype) for _ in range(gradient.delay + 1))
+
+
+def _gradient(manifest: Manifest, bucket: Bucket) -> GradientPlan:
+    gradient = manifest.bodies[bucket.body].gradient
+    assert gradient is not None
+    return gradient
 
 
 def _residuals(manifest: Manifest, read: ModelParameters, schedule: Schedule, number: int) -> Residuals:
     parameter = read.parameters[number]
-    memory = residual_of(manifest.bodies[schedule.bodies[number]], parameter, schedule.workers, schedule.rank)
+    gradient = manifest.bodies[schedule.bodies[number]].gradient
+    memory = residual_of(gradient.exchange if gradient else None, parameter, schedule.workers, schedule.rank)
     real = torch.float64 if parameter.dtype == "f64" else torch.float32
     first, end = memory.owner
     return Residuals(
@@ -98,45 +106,66 @@ def _residuals(manifest: Manifest, read: ModelParameters, schedule: Schedule, nu
     )
 
 
-def _add_buckets(engine: Any, manifest: Manifest, schedule: Schedule, flat: Sequence[Sequence[torch.Tensor]]) -> None:
+def _add_buckets(
+    runtime: ModuleType, engine: Any, manifest: Manifest, schedule: Schedule, flat: Sequence[Sequence[torch.Tensor]]
+) -> None:
     """Buckets in order, each followed by its pieces; behind them the census, a bucket without parameters."""
     pieces: dict[int, list[Piece]] = {}
     for piece in schedule.pieces:
         pieces.setdefault(piece.bucket, []).append(piece)
     for number, bucket in enumerate(schedule.buckets):
-        body = manifest.bodies[bucket.body]
-        coded = body.exchange.codec is not None
-        engine.add_bucket(list(bucket.parameters), coded, body.delay, list(flat[number]))
+        gradient = _gradient(manifest, bucket)
+        coded = gradient.exchange.codec is not None
+        engine.add_bucket(list(bucket.parameters), coded, gradient.delay, list(flat[number]))
         if not coded:
-            engine.add_piece(number, 0, [], [])
+            engine.add_piece(runtime.Piece(number, sums=list(flat[number])))
         for piece in pieces.get(number, ()):
-            _add_piece(engine, piece, body.exchange.place, _symbols(manifest, bucket))
+            engine.add_piece(_native_piece(runtime, engine, piece, gradient, bucket.dtype))
     for piece in pieces.get(len(schedule.buckets), ()):
         engine.add_bucket([], False, 0, [])
-        _add_piece(engine, piece, 0, {})
+        engine.add_piece(runtime_piece(runtime, piece, message_buffers(piece), lambda _action: None))
 
 
-def _add_piece(engine: Any, piece: Piece, place: int, symbols: Mapping[str, str]) -> None:
-    buffers = [torch.zeros(size, dtype=torch.uint8) for size in piece.buffers]
-    phases = [[_row(action, symbols) for action in phase] for phase in piece.phases]
-    engine.add_piece(piece.bucket, place, buffers, phases)
+def message_buffers(piece: Piece) -> list[torch.Tensor]:
+    return [torch.zeros(size, dtype=torch.uint8) for size in piece.buffers]
 
 
-def _symbols(manifest: Manifest, bucket: Bucket) -> dict[str, str]:
-    codec = manifest.bodies[bucket.body].exchange.codec
-    assert codec is not None
-    return {k.kernel: k.symbol for k in codec.kernels if k.dtype == bucket.dtype}
+def runtime_piece(
+    runtime: ModuleType, piece: Piece, buffers: Sequence[torch.Tensor], call: Callable[[Action], Any]
+) -> Any:
+    """`piece` as the runtime takes it. `buffers` are its messages; `call` makes the runtime's Call of a run."""
+    phases = [[_action(runtime, action, call) for action in phase] for phase in piece.phases]
+    return runtime.Piece(piece.bucket, buffers=list(buffers), phases=phases)
 
 
-def _row(action: Action, symbols: Mapping[str, str]) -> tuple[Any, ...]:
-    """The tuple that runtime/binding.cpp takes."""
-    kernel = action.kernel
-    if kernel is None:
-        return (action.kind, "", "", [], [], False, False, False, action.buffer, action.peer, action.tag)
-    ranges = [(r.parameter, r.first, r.elements) for r in action.ranges]
-    label = f"relaxc::{kernel.label}"
-    touches = kernel.tensor or kernel.decodes
-    return (
-        "run", symbols[kernel.name], label, ranges, list(action.inputs), touches, kernel.residual, kernel.owner,
-        action.buffer, -1, 0,
-    )  # fmt: skip
+def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any]) -> Any:
+    if action.kernel is not None:
+        return runtime.Action("run", call=call(action))
+    return runtime.Action(action.kind, buffer=action.buffer, peer=action.peer, tag=action.tag)
+
+
+def _native_piece(runtime: ModuleType, engine: Any, piece: Piece, gradient: GradientPlan, dtype: str) -> Any:
+    plans = {k.kernel: k for k in gradient.exchange.kernels if k.dtype == dtype}
+    buffers = message_buffers(piece)
+
+    def call(action: Action) -> Any:
+        kernel = action.kernel
+        assert kernel is not None
+        return engine.call(
+            plans[kernel.name].symbol,
+            f"relaxc::{kernel.label}/bucket{piece.bucket}",
+            _segments(runtime, action, plans[kernel.name], kernel.owner),
+            inputs=[buffers[b] for b in action.inputs],
+            output=buffers[action.buffer] if action.buffer >= 0 else None,
+            place=gradient.exchange.place,
+            owner=kernel.owner,
+        )
+
+    return runtime_piece(runtime, piece, buffers, call)
+
+
+def _segments(runtime: ModuleType, action: Action, plan: KernelPlan, owner: bool) -> list[Any]:
+    """The runtime finds these operands in the iteration that it carries out."""
+    found = {"value": "value", "residual": "owner" if owner else "residual"}
+    operands = [runtime.Operand(found[name]) for name in plan.operands]
+    return [runtime.Segment(r.parameter, r.first, r.elements, operands) for r in action.ranges]

@@ -38,10 +38,12 @@ os.register_at_fork(after_in_child=lambda: _kept_in_child.extend(_alive))
 
 @dataclass(frozen=True)
 class Groups:
-    """`exchange` carries the plan's messages, issued by the queue's thread alone; `control` what Python compares.
-    `store` is this attach's own part of the user's store."""
+    """`exchange` carries the messages of gradients and `programs` those of programs (None where the plan has none),
+    each issued by one queue's thread alone; `control` what Python compares. `store` is this attach's own part of the
+    user's store."""
 
     exchange: dist.ProcessGroup
+    programs: dist.ProcessGroup | None
     control: dist.ProcessGroup
     store: Store
     rank: int
@@ -64,8 +66,9 @@ class Groups:
         return result
 
 
-def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | None) -> Groups:
+def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | None, programs: bool = False) -> Groups:
     """`group` is the workers' (default: all processes); `timeout` in seconds or as a timedelta bounds every wait.
+    `programs` tells whether the plan has some.
 
     Raise ExchangeError: RX0600 where torch.distributed is not up or this process is no member, RX0602 where a worker
     does not arrive.
@@ -89,9 +92,10 @@ def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | No
     _meet(store, rank, workers, limit)
     try:
         exchange, control = (_make(store, part, rank, workers, limit) for part in ("exchange", "control"))
+        of_programs = _make(store, "programs", rank, workers, limit) if programs else None
     except RuntimeError as error:
         raise lost(rank, error) from error
-    return Groups(exchange, control, store, rank, workers, limit)
+    return Groups(exchange, of_programs, control, store, rank, workers, limit)
 
 
 def _limit(timeout: timedelta | float | None) -> timedelta:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._compile import _disable_dynamo
 from torch.nn.parallel import DistributedDataParallel
 
 from relaxc.attach.parameters import ModelParameters, refuse_under_ddp
@@ -101,3 +102,23 @@ class ForwardGuard:
                 "they follow the loss scale",
                 stacklevel=2,
             )
+
+
+class BeforeForward:
+    """At each forward that an exchanging backward will follow: within join(), the others are told. Copies and pickles
+    of the model carry one that does nothing."""
+
+    def __init__(self, engine: Any = None, join: Any = None) -> None:
+        self._engine, self._join = engine, join
+
+    def __reduce__(self) -> tuple[type[BeforeForward], tuple[()]]:
+        return BeforeForward, ()
+
+    def __call__(self, module: nn.Module, _inputs: Any) -> None:
+        if self._join is not None and self._join.active:
+            self._tell(module.training and torch.is_grad_enabled())
+
+    @_disable_dynamo  # a compiled forward must not leave it out
+    def _tell(self, training: bool) -> None:
+        if training and self._engine.enabled:
+            self._join.before_backward()

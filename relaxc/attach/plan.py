@@ -15,10 +15,14 @@ import torch.distributed as dist
 from torch import nn
 
 from relaxc.attach.agreement import agree, facts_of, messages_of
+from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
+from relaxc.attach.failure import Watch
+from relaxc.attach.fitting import FittedPrograms, fit_programs
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
+from relaxc.attach.programs import make_programs
 from relaxc.attach.relaxed import Relaxed, refuse_attached
 from relaxc.build.plan_files import MANIFEST, read_plan, usable_library
 from relaxc.build.runtime import carried_runtime, load_runtime
@@ -41,7 +45,7 @@ class Plan:
         group: dist.ProcessGroup | None = None, scaler: Any = None, timeout: timedelta | float | None = None,
         check_every: int = 0,
     ) -> Relaxed:  # fmt: skip
-        """Exchange this model's gradients as the plan says, from the next backward() on.
+        """Train this model as the plan says, from now on.
 
         Collective: every worker of `group` (default: all processes) calls it. Parameters and buffers become rank 0's.
         `scaler`: the GradScaler in use. `timeout` (seconds, default 300) bounds every wait. `check_every` K > 0
@@ -52,15 +56,21 @@ class Plan:
         """
         optimizers = _checked(model, optimizer, scaler, check_every)
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
-        groups = make_groups(group, timeout)
-        read, schedule = self._fit(model, groups, runtime, {"check_every": check_every, "scaler": scaler is not None})
+        groups = make_groups(group, timeout, any(body.program is not None for body in self.manifest.bodies))
+        settings = {"check_every": check_every, "scaler": scaler is not None}
+        read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings)
         assert not isinstance(runtime, BuildError)
         try:
             broadcast_model(model, groups)
         except RuntimeError as error:
             raise lost(groups.rank, error) from error
+        watch = Watch(groups)
         running = make_engine(runtime, self.library, self.manifest, read, schedule, groups)
-        return Relaxed(self.manifest, model, read, schedule, groups, running, optimizers, scaler, check_every)
+        programs = make_programs(
+            runtime, self.library, self.manifest, read, groups, watch, optimizers, scaler, fitted
+        )  # fmt: skip
+        attached = Attached(self.manifest, model, read, schedule, groups, watch, running, programs)
+        return Relaxed(attached, optimizers, scaler, check_every)
 
     def _load_runtime(self) -> ModuleType | BuildError:
         try:
@@ -69,8 +79,9 @@ class Plan:
             return error  # the other workers must hear of it
 
     def _fit(
-        self, model: nn.Module, groups: Groups, runtime: ModuleType | BuildError, settings: dict[str, Any]
-    ) -> tuple[ModelParameters, Schedule]:
+        self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], groups: Groups,
+        runtime: ModuleType | BuildError, settings: dict[str, Any],
+    ) -> tuple[ModelParameters, Schedule, FittedPrograms]:  # fmt: skip
         """Fit the plan to the model, and see that all workers did the same."""
         try:
             if isinstance(runtime, BuildError):
@@ -79,13 +90,15 @@ class Plan:
             refuse_attached(read.tensors)
             _same_parameters(self.manifest, read)
             schedule = make_schedule(self.manifest, read.parameters, groups.workers, groups.rank)
+            fitted = fit_programs(self.manifest, read, schedule, optimizers)
         except RelaxError as error:
             agree(groups, error, {})
             raise
-        agree(groups, facts_of(self.manifest, model, read, schedule, settings), messages_of(schedule))
+        messages = messages_of([*schedule.pieces, *fitted.pieces])
+        agree(groups, facts_of(self.manifest, model, read, schedule, fitted, settings), messages)
         for body in idle_bodies(self.manifest, schedule.bodies) if groups.rank == 0 else ():
             warnings.warn(f"`{body.statement}` governs no parameter of this model", stacklevel=3)
-        return read, schedule
+        return read, schedule, fitted
 
 
 def _checked(model: Any, optimizer: Any, scaler: Any, check_every: Any) -> list[torch.optim.Optimizer]:
@@ -128,6 +141,12 @@ def load(folder: str | Path) -> Plan:
 def open_plan(folder: Path) -> Plan:
     """A plan whose files are known to be whole: one of the cache, or one that `read_plan` has looked at."""
     manifest = decode((folder / MANIFEST).read_bytes())
-    coded = any(body.exchange.codec for body in manifest.bodies)
-    library = usable_library(folder, manifest) if coded else None
+    library = usable_library(folder, manifest) if _has_kernels(manifest) else None
     return Plan(manifest, library, carried_runtime(folder))
+
+
+def _has_kernels(manifest: Manifest) -> bool:
+    exchanges = [body.gradient.exchange for body in manifest.bodies if body.gradient is not None]
+    programs = [body.program for body in manifest.bodies if body.program is not None]
+    exchanges += [transfer.exchange for program in programs for transfer in program.transfers]
+    return any(exchange.codec for exchange in exchanges) or any(program.fragments for program in programs)

@@ -12,17 +12,19 @@ from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from relaxc.attach.anchor import drop_anchor
+from relaxc.attach.attached import Attached
 from relaxc.attach.checkpoint import Checkpoint
+from relaxc.attach.consensus import Consensus
 from relaxc.attach.drift import check_replicas
-from relaxc.attach.engine import Running
 from relaxc.attach.failure import Watch
-from relaxc.attach.groups import Groups
-from relaxc.attach.guards import ForwardGuard, StepGuard
+from relaxc.attach.guards import BeforeForward, ForwardGuard, StepGuard
+from relaxc.attach.joining import Join
 from relaxc.attach.late import HideUnlanded
-from relaxc.attach.parameters import ModelParameters
-from relaxc.errors import ModelError
-from relaxc.manifest import Manifest
-from relaxc.schedule.schedule import Schedule
+from relaxc.attach.program_state import ProgramState
+from relaxc.attach.programs import Programs
+from relaxc.attach.reports import residual_norms, stats_of
+from relaxc.attach.stepping import Asked, ProgramStep
+from relaxc.errors import ExchangeError, ModelError, RelaxError
 
 _attached: WeakIdKeyDictionary = WeakIdKeyDictionary()
 """By parameter a weak reference to the plan at work on it. By identity: tensors compare element by element."""
@@ -34,51 +36,101 @@ def refuse_attached(tensors: Sequence[nn.Parameter]) -> None:
 
 
 class Relaxed:
-    """Gradients are exchanged as the plan says, and `.grad` is what it says when backward() returns.
+    """A plan at work. `.grad` is what it says when backward() returns, weights are when they are next asked for.
 
-    Made by `plan.attach`. `detach()` removes every hook; the gradients stay where they are.
+    Made by `plan.attach`. Buffers, such as BatchNorm's running statistics, are each worker's own while training, and
+    averaged within `consensus()`.
     """
 
     def __init__(
-        self, manifest: Manifest, model: nn.Module, read: ModelParameters, schedule: Schedule, groups: Groups,
-        running: Running, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, check_every: int,
-    ) -> None:  # fmt: skip
-        self._manifest, self._schedule, self._groups = manifest, schedule, groups
-        self._read, self._running, self._check_every = read, running, check_every
-        self._checkpoint = Checkpoint(manifest, schedule, read.parameters, running)
+        self, attached: Attached, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, check_every: int
+    ) -> None:
+        self._attached, self._programs, self._watch = attached, attached.programs, attached.watch
+        self._manifest, self._schedule, self._groups = attached.manifest, attached.schedule, attached.groups
+        self._read, self._running, self._check_every = attached.read, attached.running, check_every
+        self._engine = attached.running.engine
+        self._checkpoint = _checkpoint(attached)
+        self._consensus = Consensus(attached.model, attached.governed("local", "runs"), attached.groups)
+        native = any(body.gradient is not None for body in attached.manifest.bodies)
+        equal = attached.governed("replicated")
+        self._join = Join(attached.groups, attached.read.tensors, equal, attached.programs, native)
         self._removable: list[Any] = []
-        self._watch = Watch(groups)
-        self._engine = running.engine
         if scaler is not None:
             self._engine.set_loss_scale(scaler.get_scale)
-        remembers = any(b.delay or b.exchange.feedback != "none" for b in manifest.bodies)
-        guard = ForwardGuard(scaled=scaler is not None or not remembers)
-        self._removable.append(model.register_forward_pre_hook(guard))
-        self._hook_optimizers(model, optimizers)
-        self._removable += [_refuse_thawed(name, tensor) for name, tensor in read.frozen if tensor.is_floating_point()]
+        self._hook_model(attached.model, scaled=scaler is not None)
+        self._hook_optimizers(attached.model, optimizers)
+        self._removable += [_refuse_thawed(n, t) for n, t in attached.read.frozen if t.is_floating_point()]
+        self._start()
+
+    def _start(self) -> None:
         self._watch.start()
         self._engine.start(self._watch)
-        self._finalizer = weakref.finalize(self, _stop, self._engine, self._watch)
-        self._anchor = drop_anchor(model, read.tensors, self)
-        _attached.update({tensor: weakref.ref(self) for tensor in read.tensors})
+        self._engine.set_on_backward(_OnBackward(self._engine, self._programs, self._join))
+        operations = self._programs.operations if self._programs is not None else None
+        self._finalizer = weakref.finalize(self, _stop, self._engine, operations, self._watch)
+        self._anchor = drop_anchor(self._attached.model, self._read.tensors, self)
+        _attached.update({tensor: weakref.ref(self) for tensor in self._read.tensors})
+        if self._programs is not None:
+            self._programs.naming = self._join.before_step
+            with torch.no_grad():
+                self._programs.begin()
+
+    def _hook_model(self, model: nn.Module, scaled: bool) -> None:
+        self._removable.append(model.register_forward_pre_hook(ForwardGuard(scaled or not self._remembers())))
+        self._removable.append(model.register_forward_pre_hook(BeforeForward(self._engine, self._join)))
+        if self._programs is None:
+            return
+        self._removable.append(model.register_forward_pre_hook(Asked(self._programs, "forward")))
+        for module in model.modules():
+            reading, loading = Asked(self._programs), Asked(self._programs, "loading")
+            self._removable.append(module.register_state_dict_pre_hook(reading))  # type: ignore[no-untyped-call]
+            self._removable.append(module.register_load_state_dict_pre_hook(loading))  # type: ignore[no-untyped-call]
+
+    def _remembers(self) -> bool:
+        """Whether something of scaled gradients lives on to the next iteration."""
+        native = [body.gradient for body in self._manifest.bodies if body.gradient is not None]
+        programs = self._programs is not None and self._programs.exchange_in_backward
+        return programs or any(g.delay or g.exchange.feedback != "none" for g in native)
 
     def _hook_optimizers(self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> None:
         hide = HideUnlanded(self._engine, self._read.tensors)
         for number, optimizer in enumerate(optimizers):
             guard = StepGuard(self._engine, model, self._read, optimizer, self._schedule.workers == 1)
-            self._removable.append(optimizer.register_step_pre_hook(guard.before))
-            self._removable.append(optimizer.register_step_pre_hook(hide.before))
-            self._removable.append(optimizer.register_step_post_hook(hide.after))
+            hooks = [(self._refuse_in_consensus, None), (guard.before, None), *self._program_step(number)]
+            for before, after in [*hooks, (hide.before, hide.after)]:
+                self._removable.append(optimizer.register_step_pre_hook(before))
+                if after is not None:
+                    self._removable.append(optimizer.register_step_post_hook(after))
             if number == len(optimizers) - 1 and self._check_every:
                 self._removable.append(optimizer.register_step_post_hook(self._after_step))
 
+    def _program_step(self, number: int) -> list[tuple[Any, Any]]:
+        clock = self._programs.by_optimizer[number] if self._programs is not None else None
+        if self._programs is None or clock is None:
+            return []
+        step = ProgramStep(self._programs, clock)
+        return [(step.before, step.after)]
+
+    def _refuse_in_consensus(self, *_: Any) -> None:
+        if self._consensus.depth:
+            raise ExchangeError(
+                "RX0617", "optimizer.step() within relaxed.consensus(), whose weights are given back at its end",
+                "train outside of it",
+            )  # fmt: skip
+
     def _after_step(self, *_: Any) -> None:
-        if self._engine.iterations % self._check_every == 0:
-            names = [p.name for p in self._read.parameters]
-            try:
-                check_replicas(names, self._read.tensors, self._groups, self._engine.iterations)
-            except RuntimeError as error:  # of the backend: a worker is lost
-                self._watch.on_failure(self._engine.iterations - 1, -1, -1, str(error))
+        if self._engine.iterations % self._check_every or self._join.active:
+            return
+        numbers = [p.number for p in self._read.parameters if self._is_replicated(p.number)]
+        names = [self._read.parameters[n].name for n in numbers]
+        tensors = [self._read.tensors[n] for n in numbers]
+        try:
+            check_replicas(names, tensors, self._groups, self._engine.iterations)
+        except RuntimeError as error:  # of the backend: a worker is lost
+            self._watch.on_failure(self._engine.iterations - 1, -1, -1, str(error))
+
+    def _is_replicated(self, parameter: int) -> bool:
+        return self._manifest.bodies[self._schedule.bodies[parameter]].agreement == "replicated"
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -89,8 +141,52 @@ class Relaxed:
         finally:
             self._engine.enabled = before
 
+    @contextmanager
+    def consensus(self) -> Iterator[None]:
+        """Within it every replica holds the average of the replicas' weights, and of their buffers (those that are no
+        floating point numbers are rank 0's): for evaluation and for saving. At its end each has its own again.
+
+        Collective. Training within it is refused.
+        """
+        self.complete()
+        try:
+            self._consensus.enter()
+        except RuntimeError as error:  # of the backend: a worker is lost
+            self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
+        try:
+            yield
+        finally:
+            self._consensus.leave()
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        """Around a loop whose workers have different numbers of batches. One that has run out takes part in the others'
+        exchanges, with absent gradients and without steps, until all have; then replicas that must be identical are
+        made so, from a worker that trained to the end.
+
+        Collective, also where a worker has no batch at all. Within it, every iteration costs a message of a few bytes
+        to everyone; optimizers' states are each worker's own.
+        """
+        self._join.enter()
+        try:
+            yield
+            self._join.leave()
+        except RuntimeError as error:
+            if isinstance(error, RelaxError):
+                raise
+            self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
+        finally:
+            self._join.active = False
+
+    def complete(self) -> None:
+        """See that weights are what the last iteration makes of them. A forward of the model does this by itself, and
+        so does state_dict()."""
+        if self._programs is not None:
+            self._programs.complete()
+
     def state_dict(self) -> dict[str, Any]:
-        """Flat: plain tensors and numbers, keyed by parameter name and rank (attach/checkpoint.py says which)."""
+        """Flat: plain tensors and numbers, keyed by parameter name and rank (attach/checkpoint.py and
+        attach/program_state.py say which)."""
         return self._checkpoint.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -103,35 +199,29 @@ class Relaxed:
 
     def stats(self) -> dict[str, float | int]:
         """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, codecs at
-        work, and exposed, which is what backward() waited. `staleness` counts iterations."""
-        return {
-            **self._engine.counters(),
-            "iterations": self._engine.iterations,
-            "staleness": max((b.delay for b in self._manifest.bodies), default=0),
-            "predicted_bytes_per_iteration": self._schedule.sent_bytes,
-            "predicted_wire_bytes_per_iteration": self._schedule.wire_bytes,
-            "buckets": len(self._schedule.buckets),
-            "workers": self._schedule.workers,
-        }
+        work, and exposed, which is what the loop waited. `exchanges` counts those of gradients, with which
+        `predicted_bytes_per_iteration` goes, and `jobs` those of programs. `predicted_bytes` is what the plan says that
+        all of them have sent. `staleness` counts iterations."""
+        return stats_of(self._attached)
 
     def residual_norms(self) -> dict[str, float]:
         """By parameter, the Euclidean norm of what this worker's encoders have lost and not yet sent."""
-        self._engine.drain()
-        return {
-            p.name: float(sum(t.norm().item() ** 2 for t in (r.worker, r.owner) if t is not None) ** 0.5)
-            for p, r in zip(self._read.parameters, self._running.residuals, strict=True)
-            if r.worker is not None or r.owner is not None
-        }
+        return residual_norms(self._attached)
 
     def detach(self) -> None:
-        """Finish what is under way, remove every hook and leave the process groups. The model trains on alone.
+        """Finish what weights wait for and what is under way, remove every hook and leave the process groups. The model
+        trains on alone. A result that would have landed in a later iteration is dropped.
 
-        Where the exchange has failed it says so once more; the hooks are gone all the same.
+        Collective, at the same place of the loop on all workers. Where the exchange has failed it says so once more;
+        the hooks are gone all the same.
         """
         if not self._finalizer.alive:
             return
         try:
             self._engine.drain()
+            self.complete()
+            if self._programs is not None:
+                self._programs.drain()
         finally:
             self._finalizer()
             self._anchor.held = None
@@ -142,8 +232,35 @@ class Relaxed:
                     del _attached[tensor]
 
 
-def _stop(engine: Any, watch: Watch) -> None:
+def _checkpoint(attached: Attached) -> Checkpoint:
+    schedule, programs = attached.schedule, None
+    if attached.programs is not None:
+        programs = ProgramState(attached.manifest, attached.programs, schedule.rank, schedule.workers)
+    return Checkpoint(attached.manifest, schedule, attached.read.parameters, attached.running, programs)
+
+
+class _OnBackward:
+    """Called at the end of each exchanging backward. Held by the runtime, so it holds nothing itself: what Python's
+    collector can't follow would keep a dropped model."""
+
+    def __init__(self, engine: Any, programs: Programs | None, join: Join) -> None:
+        self._engine, self._join = weakref.ref(engine), weakref.ref(join)
+        self._programs = weakref.ref(programs) if programs is not None else None
+
+    def __call__(self) -> None:
+        engine, join = self._engine(), self._join()
+        programs = self._programs() if self._programs is not None else None
+        if join is not None:
+            join.after_backward()
+        if programs is not None and engine is not None:
+            programs.backward(engine.fired())
+
+
+def _stop(engine: Any, operations: Any, watch: Watch) -> None:
+    engine.set_on_backward(None)
     engine.stop()
+    if operations is not None:
+        operations.stop()
     watch.stop()
 
 

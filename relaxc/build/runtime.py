@@ -22,12 +22,12 @@ OBJECTS = "objects"
 LIBRARY = f"{MODULE}.so"
 FLAGS = ("-O2", "-fPIC", "-pthread")
 """No -march: the arithmetic is in torch and in the kernels, and a plan may carry this library to another machine."""
-SECONDS_A_FILE = 35
-"""Measured: a file that includes c10d's headers takes 30-34 s; what is said before a build is an estimate from it."""
+SECONDS_A_FILE = 15
+"""On an ordinary core, most of it torch's headers; what is said before a build is an estimate from it."""
 
 
 def build_runtime(report: Report | None = None) -> Path:
-    """The runtime's library for this torch, from the cache or built into it (about half a minute a file and core).
+    """The runtime's library for this torch, from the cache or built into it (about a quarter of a minute a file and core).
 
     Raises BuildError: RX0501 no compiler, RX0502 no torch, RX0503 it does not compile, RX0504 and RX0505 the cache,
     RX0506 no Python headers.

@@ -1,4 +1,4 @@
-"""Expressions of a codec as values of a section. What each means is written down in program/evaluate.py."""
+"""Expressions as values of a section. What each means is written down in program/evaluate.py."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LONGEST_PRODUCT = 64
 
 PLAIN = {
     "+": "add", "-": "sub", "*": "mul", "neg": "neg", "sqrt": "sqrt", "abs": "abs", "sign": "sign", "min": "least",
-    "max": "greatest", "round": "round", "floor": "floor", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq",
-    "!=": "ne",
+    "max": "greatest", "round": "round", "floor": "floor", "exp": "exp", "log": "log", "log2": "log2", "<": "lt",
+    "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
 
 
 @dataclass
 class Arithmetic:
-    """`names` binds what is in scope."""
+    """That of a codec, in which x / 0 is 0. `names` binds what is in scope."""
 
     builder: Builder
     names: dict[str, int]
@@ -29,14 +29,17 @@ class Arithmetic:
             case Constant(value=value):
                 return self.builder.constant(value)
             case Read(name=name):
-                return self.names[name]
+                return self.read(name)
             case Apply(function=function, arguments=arguments):
                 return self.apply(function, arguments)
             case Reduce(function=function, argument=argument):
                 return self.reduce(function, self.number(argument))
             case Dither(argument=argument):
                 return self.builder.add("dither", self.number(argument))
-        raise TypeError(f"{e} in a codec")
+        raise TypeError(f"no kernel computes {e}")
+
+    def read(self, name: str) -> int:
+        return self.names[name]
 
     def number(self, e: Expression) -> int:
         value = self.value(e)
@@ -60,17 +63,27 @@ class Arithmetic:
             return self.divide(*numbers)
         if function == "clamp":
             return self.builder.add("least", self.builder.add("greatest", *numbers[:2]), numbers[2])
+        if function in ("mod", "wrap"):
+            return self.left_over("floor" if function == "mod" else "round", *numbers)
         return self.builder.add(PLAIN[function], *numbers)
+
+    def left_over(self, rounding: str, value: int, modulus: int) -> int:
+        times = self.builder.add(rounding, self.divide(value, modulus))
+        return self.builder.add("sub", value, self.builder.add("mul", modulus, times))
 
     def divide(self, above: int, below: int) -> int:
         divisor = self.builder.values[below]
         return self.builder.add("over" if divisor.op == "constant" and divisor.detail else "divide", above, below)
 
     def power(self, base: Expression, exponent: Expression) -> int:
-        match exponent:
+        match self.resolved(exponent):
             case Constant(value=value) if float(value).is_integer() and abs(value) <= LONGEST_PRODUCT:
                 return self.product(self.number(base), int(value))
         return self.builder.add("power", self.number(base), self.number(exponent))
+
+    def resolved(self, e: Expression) -> Expression:
+        """What is known of `e` when the kernel is made."""
+        return e
 
     def product(self, base: int, times: int) -> int:
         result = base if times else self.builder.constant(1)

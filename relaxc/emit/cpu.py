@@ -1,12 +1,14 @@
 """Kernels -> one C++ source for CPUs. What is decided is decided here; codegen/kernels.cpp.j2 only spells it.
 
 A block is worked on by plain loops that g++ vectorises, with its scratch in the first-level cache. Whole blocks have
-their length compiled in; the short last one of a segment runs the same text with a length known at run time.
+their length compiled in; the short last one of a segment, and blocks that are a segment each, run the same text with a
+length known at run time.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +17,9 @@ from functools import cache
 import jinja2
 
 from relaxc import resources
-from relaxc.emit.keep import needed
-from relaxc.emit.kernel import REDUCTIONS, BlockKernel, Section, Store, Value
+from relaxc.emit import cpu_costs
+from relaxc.emit.kernel import BlockKernel, Operand, Section, Store, Value
+from relaxc.emit.stages import Loop, Staged
 from relaxc.wire.layout import Field
 
 C_TYPES = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
@@ -65,21 +68,6 @@ def literal(number: float, real: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """One run over the elements. `ordered` ones add up in lanes, the others reduce in any order and store.
-
-    `ahead` names the arrays of which this run asks memory for a later part; it does not reduce then.
-    """
-
-    ordered: bool
-    values: list[int]
-    reductions: list[int]
-    stores: list[Store]
-    kept: list[int]
-    ahead: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Item:
     """A field of a message. How an element of it is held while the loops run: `direct` in the message itself, else in
     block-sized scratch that is packed or unpacked as a whole (fields of less than 8 bits, and f16)."""
@@ -100,49 +88,59 @@ class _Item:
         return self.field.per_element and not (0 < self.bits < 8 or self.kind == "f16")
 
 
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An operand in the generated code. A run of f16 is widened into scratch, and narrowed from there, as a whole."""
+
+    number: int
+    operand: Operand
+    kind: str
+    name: str
+    loaded: bool
+    stored: bool
+
+    @property
+    def wide(self) -> bool:
+        return self.kind == "f16"
+
+    @property
+    def type(self) -> str:
+        return C_TYPES[self.kind]
+
+    @property
+    def element(self) -> str:
+        at = "[0]" if self.operand.type == "cell" else "[i]"
+        return f"{self.name}{'_wide' if self.wide else ''}{at}"
+
+    @property
+    def load(self) -> str:
+        return f"relaxrt::bf16_value({self.element})" if self.kind == "bf16" else self.element
+
+    def store(self, value: str) -> str:
+        return f"{self.element} = {f'relaxrt::bf16_bits({value})' if self.kind == 'bf16' else value}"
+
+
 class _SectionView:
     def __init__(self, section: Section, view: _View) -> None:
-        self.section = section
+        self.section, self.staged = section, Staged(section, cpu_costs.scratch(section))
         self.values = section.values
         self.stages = range(section.stages)
-        self.kept = sorted(section.kept)
+        self.scratch = sorted(self.staged.scratch)
         self.names = [_name(i, v) for i, v in enumerate(section.values)]
         self.received = [view.items[n] for n in sorted({int(v.detail or 0) for v in section.values if v.op == "field"})]
-        self.sent = [view.items[s.field] for s in section.stores if s.field is not None]
-        self.reads_tensor = any(v.op == "tensor" for v in section.values)
-        loaded = {v.op for v in section.values} & {"tensor", "residual"}
-        self.loaded = tuple(sorted(loaded)) if view.block in ASKING else ()
+        self.sent = [view.items[s.number] for s in section.stores if s.target == "field"]
+        loaded = {int(v.detail or 0) for v in section.values if v.op == "operand" and v.per_element}
+        self.ahead = [view.arrays[n] for n in sorted(loaded)] if view.block in ASKING else []
+        self.scalars, self.scalar_stores = self.staged.scalars, self.staged.scalar_stores
+        self.from_scratch = self.staged.from_scratch
 
-    def scalars(self, stage: int) -> list[int]:
-        """The values per block that a stage computes before it runs over the elements."""
-        numbered = enumerate(self.values)
-        return [i for i, v in numbered if v.stage == stage and not v.per_element and v.op not in REDUCTIONS]
-
-    def reduced(self, stage: int) -> list[int]:
-        return [i for i, v in enumerate(self.values) if v.stage == stage and v.op in REDUCTIONS]
-
-    def scalar_stores(self, stage: int) -> list[Store]:
-        return [s for s in self.section.stores if s.stage == stage and not s.per_element]
-
-    def loops(self, stage: int) -> Iterator[_Loop]:
-        sums = [r for r in self.reduced(stage + 1) if self.values[r].op == "reduce_sum"]
-        others = [r for r in self.reduced(stage + 1) if self.values[r].op != "reduce_sum"]
-        stores = [s for s in self.section.stores if s.stage == stage and s.per_element]
-        kept = [k for k in self.kept if self.values[k].stage == stage]
-        wanted = [self.values[r].arguments[0] for r in others] + [s.value for s in stores] + kept
-        if others or stores or kept:
-            ahead = self.loaded if stage and stage == self.stages[-1] else ()
-            yield _Loop(False, needed(self.section, wanted, stage), others, stores, kept, ahead)
-        if sums:
-            wanted = [self.values[r].arguments[0] for r in sums]
-            yield _Loop(True, needed(self.section, wanted, stage + 1), sums, [], [])  # what this stage keeps is there
+    def loops(self, stage: int) -> Iterator[tuple[Loop, list[_Array]]]:
+        """With the operands of which a run asks memory for a later part."""
+        yield from ((loop, self.ahead if loop.last else []) for loop in self.staged.loops(stage))
 
     def whole(self, value: Value) -> str:
         """Whether the argument of a level has no fraction."""
         return "true" if self.values[value.arguments[0]].op in WHOLE else "false"
-
-    def from_scratch(self, number: int, stage: int, ordered: bool) -> bool:
-        return number in self.section.kept and self.values[number].stage < stage + ordered
 
 
 class _View:
@@ -150,27 +148,59 @@ class _View:
 
     def __init__(self, kernel: BlockKernel) -> None:
         self.symbol, self.text, self.dtype, self.inputs = kernel.symbol, kernel.text, kernel.dtype, kernel.inputs
-        self.block = kernel.layout.block
-        self.distance = max(self.block, SHORTEST_DISTANCE)
+        self.block = kernel.block
+        self.distance = max(self.block or 0, SHORTEST_DISTANCE)
         self.real, self.real_kind = C_TYPES[kernel.real], kernel.real
-        self.tensor_type = C_TYPES[kernel.dtype]
-        self.items = [_Item(number, field) for number, field in enumerate(kernel.layout.fields)]
+        self.items = [_Item(number, field) for number, field in enumerate(kernel.fields)]
+        self.arrays = [_array(kernel, number) for number in range(len(kernel.operands))]
         self.main = _SectionView(kernel.main, self)
         self.gather = _SectionView(kernel.gather, self) if kernel.gather else None
-        ops = {v.op for v in kernel.main.values}
-        targets = {s.target for s in kernel.main.stores}
-        self.averages, self.dithers = "average" in ops, "dither" in ops
-        self.writes_tensor = "tensor" in targets
-        self.tensor = self.writes_tensor or "tensor" in ops
-        self.residual = "residual" in targets or "residual" in ops
-        self.scratch = "static thread_local" if self._scratch_bytes(kernel) > STACK_BYTES else "alignas(64)"
+        values = [v for section in _sections(kernel) for v in section.values]
+        self.averages = any(v.op == "average" for v in values)
+        self.dithers = any(v.op == "dither" for v in values)
+        self.weighs = any(v.op == "weight" for v in values)
+        self.given = sorted({int(v.detail or 0) for v in values if v.op == "given"})
+        self.cells = any(a.stored and a.operand.type == "cell" for a in self.arrays)
+        self.places: dict[str, int] = {}
+        self.room = self._most_arrays(kernel)
+        self.on_stack = self.block is not None and self.room * self.block * self._real_bytes() <= STACK_BYTES
 
-    def _scratch_bytes(self, kernel: BlockKernel) -> int:
-        arrays = len(kernel.main.kept) + 2 * len(self.items) + 2
-        return arrays * self.block * (8 if kernel.real == "f64" else 4)
+    def _most_arrays(self, kernel: BlockKernel) -> int:
+        scratch = sum(len(s.scratch) for s in (self.main, self.gather) if s)
+        return scratch + 2 * len(self.items) + sum(a.wide for a in self.arrays) + (kernel.gather is not None)
+
+    def _real_bytes(self) -> int:
+        return 8 if self.real_kind == "f64" else 4
+
+    def array(self, type: str, name: str) -> str:
+        """The declaration of an array of a block's elements. Sections that do not live at once share places."""
+        if self.on_stack:
+            return f"alignas(64) {type} {name}[{self.block}];"
+        place = self.places.setdefault(name, len(self.places))
+        return f"{type}* const {name} = relaxrt::array<{type}, {self.real}>(room, {place}, n);"
 
     def name(self, item: _Item, direction: str) -> str:
         return f"{item.field.name}_{direction}{item.number}"
+
+    def put(self, store: Store, value: str) -> str:
+        return self.arrays[store.number].store(value)
+
+    def load(self, value: Value) -> str:
+        return self.arrays[int(value.detail or 0)].load
+
+
+def _sections(kernel: BlockKernel) -> list[Section]:
+    return [kernel.main] if kernel.gather is None else [kernel.gather, kernel.main]
+
+
+def _array(kernel: BlockKernel, number: int) -> _Array:
+    operand = kernel.operands[number]
+    kind = kernel.dtype if operand.type == "tensor" else kernel.real
+    sections = _sections(kernel)
+    loaded = any(v.op == "operand" and v.detail == number for s in sections for v in s.values)
+    stored = any(s.target == "operand" and s.number == number for section in sections for s in section.stores)
+    name = f"{re.sub(r'[^A-Za-z0-9]', '_', operand.name)}_p{number}"
+    return _Array(number, operand, kind, name, loaded, stored)
 
 
 def _name(number: int, value: Value) -> str:

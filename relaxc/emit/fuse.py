@@ -4,105 +4,73 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relaxc.emit.arithmetic import Arithmetic
-from relaxc.emit.keep import keep
-from relaxc.emit.kernel import BlockKernel, Section
+from relaxc.emit.coding import decoded, encoded, remembered
+from relaxc.emit.gather import gathered
+from relaxc.emit.kernel import BlockKernel, Section, real_of
+from relaxc.emit.operands import Operands
 from relaxc.emit.section import Builder
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Expression, Read, Send
-from relaxc.wire.layout import WireType
+from relaxc.program.ir import Codec
+from relaxc.wire.layout import Layout
 from relaxc.wire.routes import Kernel
+
+VALUE, RESIDUAL = "value", "residual"
 
 
 def build_kernel(symbol: str, codec: Codec, kernel: Kernel, dtype: str) -> BlockKernel:
-    """`dtype` (f32, f16, bf16, f64) is the tensor's; `symbol` the name of the function in the generated code."""
-    gather = _gather(codec) if kernel.inputs == "many" else None
-    main = _Main(codec, kernel, "f64" if dtype == "f64" else "f32").section()
-    return BlockKernel(symbol, codec.text, codec.layout, dtype, kernel.inputs, gather, keep(main))
+    """`dtype` (f32, f16, bf16, f64) is the operand `value`'s; `symbol` the name of the generated function."""
+    return _Fusing(codec, kernel, dtype).kernel_of(symbol)
 
 
-def _gather(codec: Codec) -> Section:
-    builder = Builder()
-    builder.store("total", builder.add("add", builder.add("total"), received(builder, codec)), per_element=True)
-    return builder.section()
-
-
-def received(builder: Builder, codec: Codec) -> int:
-    """The decoded value of a message, from its fields and the lets that the receiver can evaluate too."""
-    scope = Arithmetic(builder, {})
-    for step in codec.steps:
-        if isinstance(step, Send):
-            per_element = codec.layout.fields[step.field].per_element
-            scope.names[step.name] = builder.add("field", detail=step.field, per_element=per_element)
-            builder.name(scope.names[step.name], step.name)
-        elif _readable(step.value, scope.names):
-            scope.names[step.name] = scope.value(step.value)
-        else:
-            scope.names.pop(step.name, None)
-    return scope.number(codec.receive)
-
-
-def _readable(e: Expression, names: dict[str, int]) -> bool:
-    match e:
-        case Constant():
-            return True
-        case Read(name=name):
-            return name in names
-        case Apply(arguments=arguments):
-            return all(_readable(a, names) for a in arguments)
-    return False
+def block_of(layout: Layout) -> int | None:
+    """In elements; None where a segment is a block: a whole parameter, or an owner's chunk of one."""
+    return layout.block if layout.unit == "block" else None
 
 
 @dataclass
-class _Main:
+class _Fusing:
     codec: Codec
     kernel: Kernel
-    real: str
+    dtype: str
+    operands: Operands = field(default_factory=Operands)
     builder: Builder = field(default_factory=Builder)
 
-    def section(self) -> Section:
+    def kernel_of(self, symbol: str) -> BlockKernel:
+        many = self.kernel.inputs == "many"
+        if self.kernel.tensor or self.kernel.decodes:
+            self.operands.number(VALUE, "tensor")
+        gather = gathered(self.codec, self.kernel.weighted, self.near) if many else None
+        main, layout = self.main(), self.codec.layout
+        return BlockKernel(
+            symbol, self.codec.text, self.dtype, block_of(layout), layout.fields, self.operands.all, self.kernel.inputs,
+            gather, main,
+        )  # fmt: skip
+
+    def near(self, builder: Builder) -> int:
+        return self.operands.load(builder, VALUE, "tensor")
+
+    def main(self) -> Section:
         value = self.input()
         if self.kernel.decodes:
-            self.builder.store("tensor", value, per_element=True)
+            self.operands.store(self.builder, VALUE, "tensor", value)
             return self.builder.section()
-        decoded = self.encode(value)
+        code = encoded(self.builder, self.codec, real_of(self.dtype), value)
         if self.kernel.residual:
-            self.builder.store_last("residual", self.lost(value, decoded))
+            kept = remembered(self.builder, value, code, self.load(RESIDUAL))
+            self.operands.store(self.builder, RESIDUAL, "real", kept)
+            if self.codec.near is not None:  # what is received will be decoded next to what was put into the code
+                self.operands.store(self.builder, VALUE, "tensor", value)
         return self.builder.section()
+
+    def load(self, name: str) -> int:
+        return self.operands.load(self.builder, name, "real" if name == RESIDUAL else "tensor")
 
     def input(self) -> int:
         add = self.builder.add
         values = [add("total")] if self.kernel.inputs == "many" else []
-        values += [received(self.builder, self.codec)] if self.kernel.inputs == "one" else []
-        values += [add("tensor")] if self.kernel.tensor else []
+        if self.kernel.inputs == "one":
+            values.append(decoded(self.builder, self.codec, lambda: self.near(self.builder)))
+        values += [self.load(VALUE)] if self.kernel.tensor else []
         value = values[0] if len(values) == 1 else add("add", *values)
         if self.kernel.averages:
             value = add("mul", value, add("average"))
-        return add("add", value, add("residual")) if self.kernel.residual else value
-
-    def encode(self, value: int) -> int:
-        """Store the fields; return what the receiver will decode."""
-        scope = Arithmetic(self.builder, {"x": value})
-        for step in self.codec.steps:
-            if isinstance(step, CodecLet):
-                scope.names[step.name] = scope.value(step.value)
-            else:
-                scope.names[step.name] = self.send(step, scope.number(step.value))
-            self.builder.name(scope.names[step.name], step.name)
-        return scope.number(self.codec.receive)
-
-    def send(self, step: Send, value: int) -> int:
-        """The value that the receiver has."""
-        item = self.codec.layout.fields[step.field]
-        sent = self.sent(value, item.wire, step.field)
-        self.builder.store("field", sent if item.wire.bits else value, item.per_element, step.field)
-        return sent
-
-    def sent(self, value: int, wire: WireType, number: int) -> int:
-        if wire.bits:
-            return self.builder.add("level", value, detail=number)
-        return value if wire.kind in ("real", self.real) else self.builder.add("narrow", value, detail=number)
-
-    def lost(self, value: int, decoded: int) -> int:
-        add = self.builder.add
-        difference = add("sub", value, decoded)
-        return add("where", add("finite", difference), difference, add("residual"))
+        return add("add", value, self.load(RESIDUAL)) if self.kernel.residual else value

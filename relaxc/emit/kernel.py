@@ -1,25 +1,31 @@
-"""The kernel IR: a fused kernel over the blocks of a codec, the same for every target.
+"""The kernel IR: a fused kernel over blocks of elements, the same for every target.
 
 A section is a list of values in single assignment. A value is one number per element or one per block. The work of a
 block is a sequence of *stages*: stage s first computes its values per block, then runs over the elements of the block
-once. A reduction over values of stage s is there from stage s + 1 on. A value per element that later stages need is
-recomputed there, or *kept* in block-sized scratch where that is cheaper (emit/keep.py).
+once. A reduction over values of stage s is there from stage s + 1 on. What a later stage needs of an earlier one is for
+the target to compute again or to put into block-sized scratch.
+
+All loads of operands see what memory held before the kernel: stores to operands are in the last stage, and come last in
+what it does for an element.
 
 Operations, with `a`, `b` as arguments (a *truth* is a comparison's result, else all are of the arithmetic's type):
 
     constant                   the number `detail`, folded in f64
+    given                      number `detail` of the call's, rounded once
     count, average             of a block's elements; 1 / workers
-    tensor, residual, total    loads per element; total is the sum of the decoded inputs
+    operand                    operand `detail`: loaded per element, or a cell's one element
+    total, weight              the sum of the decoded inputs; what the input at hand is multiplied by
     field                      what was received as field `detail` (per element or per block)
     add sub mul neg            IEEE, never contracted
-    over, divide               a / b with b known not to be 0, and a / b or 0 where b is 0
-    least greatest sqrt abs sign round floor power
+    over, divide               a / b as IEEE has it, and a / b or 0 where b is 0
+    least greatest sqrt abs sign round floor
+    power exp log log2         in f64, rounded once
     lt le gt ge eq ne          to a truth; `number` makes 1 or 0 of it
     and or not where           on truths; where(truth, a, b)
     finite                     a truth: neither infinite nor NaN
     dither                     floor(a + u)
     level                      a cut off, clamped to field `detail`'s range, 0 for NaN
-    narrow                     a rounded to the float type of field `detail`
+    narrow, stored             a rounded to the float type of field `detail`, or of the parameter
     reduce_min reduce_max      of the elements, in any order, of unspecified value where one is NaN
     reduce_nan                 a truth: whether one is NaN
     reduce_sum                 in the order of wire/sums.py
@@ -28,9 +34,10 @@ Operations, with `a`, `b` as arguments (a *truth* is a comparison's result, else
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import dataclass, field, replace
 
-from relaxc.wire.layout import Layout
+from relaxc.wire.layout import Field
 
 TRUTHS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "finite", "reduce_nan"})
 REDUCTIONS = frozenset({"reduce_min", "reduce_max", "reduce_nan", "reduce_sum"})
@@ -39,7 +46,7 @@ DTYPES = ("f32", "f16", "bf16", "f64")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`arguments` are places in the section's list. `name` is a hint for readers: a let or a field of the codec."""
+    """`arguments` are places in the section's list. `name` is a hint for readers: a let, a field or an operand."""
 
     op: str
     arguments: tuple[int, ...]
@@ -55,24 +62,28 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `value` to `target`: field (number `field` of the output), residual, tensor or total, in stage `stage`."""
+    """Write `value` in stage `stage` to `target`: field `number` of the output, operand `number`, or total."""
 
     target: str
     value: int
     per_element: bool
     stage: int
-    field: int | None = None
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     values: tuple[Value, ...]
     stores: tuple[Store, ...]
-    kept: frozenset[int] = frozenset()
 
     @property
     def stages(self) -> int:
         return 1 + max((store.stage for store in self.stores), default=0)
+
+    @property
+    def structure(self) -> str:
+        """Equal for sections that do the same under other names."""
+        return repr([[replace(v, name="") for v in self.values], self.stores])
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -83,41 +94,67 @@ class Section:
             out.append(f"  stage {stage}")
             shown = [(i, v) for i, v in enumerate(self.values) if v.stage == stage]
             for per_element in (False, True):
-                out += [f"    {self._line(i, v)}" for i, v in shown if v.per_element == per_element]
+                out += [f"    {_line(i, v)}" for i, v in shown if v.per_element == per_element]
                 stores = [s for s in self.stores if s.stage == stage and s.per_element == per_element]
                 out += [f"    {_target(s)} <- %{s.value}" for s in stores]
         return out
 
-    def _line(self, number: int, value: Value) -> str:
-        detail = [] if value.detail is None else [f"{value.detail:g}"]
-        inside = ", ".join([*detail, *(f"%{a}" for a in value.arguments)])
-        marks = ("[i]" if value.per_element else "") + (" kept" if number in self.kept else "")
-        return f"%{number}{marks} = {value.op}({inside})" + (f"  # {value.name}" if value.name else "")
+
+def _line(number: int, value: Value) -> str:
+    detail = [] if value.detail is None else [f"{value.detail:g}"]
+    inside = ", ".join([*detail, *(f"%{a}" for a in value.arguments)])
+    mark = "[i]" if value.per_element else ""
+    return f"%{number}{mark} = {value.op}({inside})" + (f"  # {value.name}" if value.name else "")
 
 
 def _target(store: Store) -> str:
-    name = store.target if store.field is None else f"field {store.field}"
+    name = store.target if store.target == "total" else f"{store.target} {store.number}"
     return name + ("[i]" if store.per_element else "")
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """`type` is tensor (the parameter's own type), real (the arithmetic's), or cell (one number of that type for a
+    parameter)."""
+
+    name: str = field(compare=False)
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class BlockKernel:
-    """`inputs` is none, one or many. Where it is many, `gather` runs for each message and adds to `total`, which starts
-    as -0; else it is None and `main` reads the fields of the one message itself."""
+    """`block` is in elements; None where each segment is one block. `fields` are those of its messages. `inputs` is
+    none, one or many. Where it is many, `gather` runs for each message and adds to `total`, which starts as -0; else it
+    is None and `main` reads the fields of the one message itself."""
 
     symbol: str
     text: str
-    layout: Layout
     dtype: str
+    block: int | None
+    fields: tuple[Field, ...]
+    operands: tuple[Operand, ...]
     inputs: str
     gather: Section | None
     main: Section
 
     @property
     def real(self) -> str:
-        return "f64" if self.dtype == "f64" else "f32"
+        return real_of(self.dtype)
+
+    @property
+    def digest(self) -> str:
+        """Equal for kernels that do the same, whatever the names of what they do it to."""
+        parts = (self.dtype, self.block, self.fields, [o.type for o in self.operands], self.inputs)
+        sections = (self.gather.structure if self.gather else "", self.main.structure)
+        return hashlib.sha256(repr((parts, sections)).encode()).hexdigest()[:10]
 
     def __str__(self) -> str:
         head = f"kernel {self.symbol}: {self.text}, {self.dtype} in {self.real}, inputs {self.inputs}"
+        operands = "  operands " + ", ".join(f"{o.name}: {o.type}" for o in self.operands)
         gather = [] if self.gather is None else [" for each input", str(self.gather)]
-        return "\n".join([head, *gather, " per block", str(self.main)])
+        return "\n".join([head, *([operands] if self.operands else []), *gather, " per block", str(self.main)])
+
+
+def real_of(dtype: str) -> str:
+    """The type in which arithmetic on a parameter is done."""
+    return "f64" if dtype == "f64" else "f32"

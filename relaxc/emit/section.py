@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field, replace
 
 from relaxc.emit.kernel import REDUCTIONS, Section, Store, Value
 
-PER_ELEMENT = frozenset({"tensor", "residual", "total", "dither"})
+PER_ELEMENT = frozenset({"total", "dither"})
 
 
 @dataclass
@@ -26,22 +28,19 @@ class Builder:
         return self.known[value]
 
     def constant(self, number: float) -> int:
+        if number == 0 and math.copysign(1, number) < 0:  # which is equal to 0, and would be that value
+            return self.add("neg", self.constant(0))
         return self.add("constant", detail=float(number))
 
     def name(self, value: int, name: str) -> None:
         if not self.values[value].name:
-            self.values[value] = replace(self.values[value], name=name)
+            self.values[value] = replace(self.values[value], name=re.sub(r"\W", "_", name, flags=re.ASCII))
 
-    def store(self, target: str, value: int, per_element: bool, field: int | None = None) -> None:
-        self.stores.append(Store(target, value, per_element, self.values[value].stage, field))
-
-    def store_last(self, target: str, value: int) -> None:
-        """In the last stage: stages before it may load what this overwrites."""
-        stage = max(s.stage for s in [*self.stores, Store(target, value, True, self.values[value].stage)])
-        self.stores.append(Store(target, value, True, stage))
+    def store(self, target: str, value: int, per_element: bool, number: int = 0) -> None:
+        self.stores.append(Store(target, value, per_element, self.values[value].stage, number))
 
     def section(self) -> Section:
-        """With only the values that a store needs."""
+        """With only the values that a store needs. Operands are stored last: stages before may load them."""
         needed: set[int] = set()
         waiting = [store.value for store in self.stores]
         while waiting:
@@ -49,9 +48,12 @@ class Builder:
             if value not in needed:
                 needed.add(value)
                 waiting += self.values[value].arguments
+        last = max((s.stage for s in self.stores), default=0)
         place = {old: new for new, old in enumerate(sorted(needed))}
         values = [self.values[old] for old in sorted(needed)]
         return Section(
             tuple(replace(v, arguments=tuple(place[a] for a in v.arguments)) for v in values),
-            tuple(replace(s, value=place[s.value]) for s in self.stores),
+            tuple(
+                replace(s, value=place[s.value], stage=last if s.target == "operand" else s.stage) for s in self.stores
+            ),
         )

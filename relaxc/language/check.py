@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from relaxc.language import names, syntax
+from relaxc.language.bodies import check_body
+from relaxc.language.codec_bodies import check_codec
+from relaxc.language.codecs import by_default
+from relaxc.language.definitions import Definitions, definitions
 from relaxc.language.diagnostics import Label
-from relaxc.language.gradients import Checker
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import Relaxation, Spec
+from relaxc.language.spec import CodecUse, Spec, Use
 from relaxc.language.unbuilt import refuse
-from relaxc.language.vocabulary import QUANTITIES
-from relaxc.language.words import did_you_mean, listed
+from relaxc.language.uses import Checker
 
 
 def check(file: syntax.File, settings: Mapping[str, str] | None = None) -> Spec:
@@ -22,49 +24,48 @@ def check(file: syntax.File, settings: Mapping[str, str] | None = None) -> Spec:
     """
     report = Report()
     scope = names.scope(file, settings or {}, report)
-    local = frozenset(item.name for item in file.items if isinstance(item, syntax.Codec))
-    checker = Checker(scope, local, report)
-    relaxations = tuple(r for item in file.items if (r := _item(item, checker)) is not None)
-    _reach(relaxations, report)
+    defined = definitions(file, scope, report)
+    checker = Checker(defined, _faulty(defined, report), report)
+    uses = _uses(file, checker)
+    unused = _unused(file, checker)
+    codec_uses = _codecs(defined, report)
+    _reach(uses, report)
     _some_statement(file, report)
     names.unused(scope, report)
-    return Spec(file.source, names.listing(scope), relaxations, report.finish())
+    algorithms, codecs = tuple(defined.algorithms.values()), tuple(defined.codecs.values())
+    listing = names.listing(scope)
+    return Spec(file.source, listing, uses, algorithms, codecs, unused, codec_uses, report.finish())
 
 
-def _item(item: syntax.Item, checker: Checker) -> Relaxation | None:
-    report = checker.report
-    match item:
-        case syntax.Relax(quantity="gradients"):
-            return checker.relaxation(item)
-        case syntax.Relax():
-            _other_relaxation(item, checker)
-        case syntax.Algorithm():
-            refuse(report, "algorithm", _header(item, "algorithm"))
-        case syntax.Codec():
-            refuse(report, "codec", _header(item, "codec"))
-        case syntax.Cluster():
-            refuse(report, "cluster", _header(item, "cluster"))
-    return None
+def _faulty(defined: Definitions, report: Report) -> frozenset[str]:
+    """The names of the algorithms whose bodies have mistakes."""
+    return frozenset(name for name, a in defined.algorithms.items() if not check_body(a, defined, report))
 
 
-def _header(item: syntax.Item, word: str) -> Span:
-    return Span(item.span.source, item.span.start, item.span.start + len(word))
+def _uses(file: syntax.File, checker: Checker) -> tuple[Use, ...]:
+    made = []
+    for item in file.items:
+        if isinstance(item, syntax.Relax) and (use := checker.use(item)) is not None:
+            made.append(use)
+        elif isinstance(item, syntax.Cluster):
+            header = Span(item.span.source, item.span.start, item.span.start + len("cluster"))
+            refuse(checker.report, "cluster", header)
+    return tuple(made)
 
 
-def _other_relaxation(item: syntax.Relax, checker: Checker) -> None:
-    for e in _expressions(item):
-        checker.scope.use(e)
-    what = "relax with" if item.algorithm is not None else f"relax {item.quantity}"
-    if refuse(checker.report, what, item.target_span):
-        return
-    help_ = did_you_mean(item.quantity or "", QUANTITIES) or f"relax {listed(QUANTITIES)}"
-    checker.report.error("RX0103", f"`{item.quantity}` is nothing that can be relaxed", item.target_span, help=help_)
+def _unused(file: syntax.File, checker: Checker) -> tuple[Use, ...]:
+    run = {item.algorithm for item in file.items if isinstance(item, syntax.Relax)}
+    idle = [a for name, a in checker.defined.algorithms.items() if name not in run]
+    return tuple(use for a in idle if (use := checker.by_default(a)) is not None)
 
 
-def _expressions(item: syntax.Relax) -> Iterator[syntax.Expression]:
-    if item.selector is not None:
-        yield item.selector
-    yield from (clause.value for clause in item.clauses or ())
+def _codecs(defined: Definitions, report: Report) -> tuple[CodecUse, ...]:
+    for codec in defined.codecs.values():
+        check_codec(codec, report)
+    if report.errors:
+        return ()
+    found = (by_default(codec, defined.names, report) for codec in defined.codecs.values())
+    return tuple(use for use in found if use is not None)
 
 
 def _some_statement(file: syntax.File, report: Report) -> None:
@@ -75,21 +76,21 @@ def _some_statement(file: syntax.File, report: Report) -> None:
         )
 
 
-def _reach(relaxations: Sequence[Relaxation], report: Report) -> None:
+def _reach(uses: Sequence[Use], report: Report) -> None:
     """Which statement governs which parameters: the first whose selector matches."""
-    seen: dict[syntax.Expression | None, Relaxation] = {}
-    for relaxation in relaxations:
-        earlier = seen.get(None) or seen.get(relaxation.selector)
+    seen: dict[syntax.Expression | None, Use] = {}
+    for use in uses:
+        earlier = seen.get(None) or seen.get(use.selector)
         if earlier is not None:
-            _hidden(relaxation, earlier, report)
-        seen.setdefault(relaxation.selector, relaxation)
-    if relaxations and all(r.selector is not None for r in relaxations):
-        last = relaxations[-1]
+            _hidden(use, earlier, report)
+        seen.setdefault(use.selector, use)
+    if uses and not report.errors and all(use.selector is not None for use in uses):
+        last = uses[-1]
         report.warn("RX0304", "parameters that no selector matches are left ungoverned", last.span,
                     "the last statement has a selector too", "end with `relax gradients`, for all others")  # fmt: skip
 
 
-def _hidden(later: Relaxation, earlier: Relaxation, report: Report) -> None:
+def _hidden(later: Use, earlier: Use, report: Report) -> None:
     """`earlier` leaves nothing for `later`."""
     if earlier.selector is None:
         code, why, help_ = "RX0301", "governs every parameter", "move it above the one without a selector"

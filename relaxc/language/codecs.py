@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from relaxc.language import format, library, syntax
+from relaxc.language.names import parts
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import CodecUse, Value
+from relaxc.language.spec import CodecUse, Names, Value
 from relaxc.language.unbuilt import UNBUILT, refuse
-from relaxc.language.vocabulary import ROUNDINGS
+from relaxc.language.values import fold, numeric, plain, whole
+from relaxc.language.vocabulary import ROUNDINGS, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
 
 BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
@@ -20,25 +22,40 @@ BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
 }
 """What 1bit, 2bit, 4bit and 8bit stand for."""
 
-WIDTHS = (2, 4, 8)
+WIDEST = 8
+"""Bits of the widest field of whole numbers."""
+
 MAX_BLOCK = 2**20
 
+Defined = Mapping[str, syntax.Codec]
 
-def codec(e: syntax.Expression, local: frozenset[str], report: Report) -> CodecUse | None:
-    """The codec that the folded expression `e` names; None for full precision and after a mistake, which is reported.
 
-    `local` are the names of codecs that the file defines.
-    """
+def codec(e: syntax.Expression, names: Names, report: Report) -> CodecUse | None:
+    """The codec that the folded expression `e` names, one of the file's before one of the library's; None for full
+    precision and after a mistake, which is reported."""
     match e:
         case syntax.Quantity(unit="bit"):
             return _by_width(e, report)
         case syntax.Name():
-            return None if e.name == "none" else _named(e.name, (), (), e, local, report)
+            return None if e.name == "none" else _named(e.name, (), (), e, names, report)
         case syntax.Call():
-            return _named(e.function, e.arguments, e.keywords, e, local, report)
+            return _named(e.function, e.arguments, e.keywords, e, names, report)
         case _:
             _no_codec(e, report)
             return None
+
+
+def by_default(definition: syntax.Codec, names: Names, report: Report) -> CodecUse | None:
+    """The codec without arguments; None where it needs one, and after a mistake."""
+    if any(p.default is None for p in definition.parameters):
+        return None
+    place = Span(definition.span.source, definition.span.start, definition.span.start + len("codec"))
+    return _named(definition.name, (), (), syntax.Name(place, definition.name), names, report)
+
+
+def decodes_near(use: CodecUse) -> bool:
+    """Whether a receiver needs a value of its own to decode: `receive near y`."""
+    return any(isinstance(s, syntax.Receive) and s.near is not None for s in use.definition.body)
 
 
 def _by_width(e: syntax.Quantity, report: Report) -> CodecUse | None:
@@ -51,7 +68,7 @@ def _by_width(e: syntax.Quantity, report: Report) -> CodecUse | None:
     name, given = BY_WIDTH[e.value]
     definition = library.codec(name)
     assert definition is not None, f"specs/codecs/{name}.relax is part of the library"
-    defaults = {p.name: _plain(p.default) for p in definition.parameters if p.default is not None}
+    defaults = {p.name: plain(p.default) for p in definition.parameters if p.default is not None}
     return CodecUse(definition, tuple((defaults | dict(given)).items()), e.span)
 
 
@@ -65,64 +82,53 @@ def _no_codec(e: syntax.Expression, report: Report) -> None:
     report.error("RX0202", f"`{shown}` is not a codec", e.span, help=help_)
 
 
-# --- codecs of the library
+# --- codecs with a name
 
 
 Arguments = tuple[syntax.Expression, ...]
+Keywords = tuple[syntax.Keyword, ...]
 
 
 def _named(
-    name: str,
-    given: Arguments,
-    keywords: tuple[syntax.Keyword, ...],
-    e: syntax.Expression,
-    local: frozenset[str],
-    report: Report,
+    name: str, given: Arguments, keywords: Keywords, e: syntax.Expression, names: Names, report: Report
 ) -> CodecUse | None:
-    if name in local or refuse(report, f"codec {name}", e.span):
-        return None  # a codec of the file is refused where it is defined
-    definition = library.codec(name)
+    definition = names.codecs.get(name)
+    if definition is None and refuse(report, f"codec {name}", e.span):
+        return None
+    definition = definition or library.codec(name)
     if definition is None:
         place = Span(e.span.source, e.span.start, e.span.start + len(name)) if isinstance(e, syntax.Call) else e.span
-        report.error("RX0202", f"no codec `{name}`", place, help=_codec_help(name))
+        label = "a topology, which is for mixing weights" if name in TOPOLOGIES else ""
+        report.error("RX0202", f"no codec `{clipped(name)}`", place, label, _codec_help(name, names.codecs))
         return None
-    arguments = _arguments(definition, given, keywords, e, report)
+    arguments = _arguments(definition, given, keywords, e, names, report)
     return None if arguments is None else CodecUse(definition, arguments, e.span)
 
 
-def _codec_help(name: str) -> str:
+def _codec_help(name: str, defined: Defined) -> str:
     refused = [what.removeprefix("codec ") for what in UNBUILT if what.startswith("codec ")]
-    known = [*library.codecs(), "none"]
-    return (
-        did_you_mean(name, [*known, *refused]) or f"codecs are 8bit, 4bit, 2bit, 1bit, {listed(sorted(known), 'and')}"
-    )
+    known = sorted({*library.codecs(), *defined, "none"})
+    return did_you_mean(name, [*known, *refused]) or f"codecs are 8bit, 4bit, 2bit, 1bit, {listed(known, 'and')}"
 
 
 def _arguments(
-    definition: syntax.Codec,
-    given: Arguments,
-    keywords: tuple[syntax.Keyword, ...],
-    e: syntax.Expression,
-    report: Report,
+    definition: syntax.Codec, given: Arguments, keywords: Keywords, e: syntax.Expression, names: Names, report: Report
 ) -> tuple[tuple[str, Value], ...] | None:
-    before = len(report.errors)
+    before = report.mistakes
+    kinds = kinds_of(definition)
     values: dict[str, Value | None] = {}
     for name, written in _bound(definition, given, keywords, e, report):
-        values[name] = KINDS.get(name, _any)(definition.name, written, report)
+        values[name] = READ[kinds[name]](definition.name, written, report)
     for parameter in definition.parameters:
         if parameter.name not in values:
-            values[parameter.name] = _default(definition, parameter, e, report)
-    if len(report.errors) > before:
+            values[parameter.name] = _default(definition, parameter, kinds[parameter.name], e, names, report)
+    if report.mistakes > before:
         return None
     return tuple((p.name, value) for p in definition.parameters if (value := values[p.name]) is not None)
 
 
 def _bound(
-    definition: syntax.Codec,
-    given: Arguments,
-    keywords: tuple[syntax.Keyword, ...],
-    e: syntax.Expression,
-    report: Report,
+    definition: syntax.Codec, given: Arguments, keywords: Keywords, e: syntax.Expression, report: Report
 ) -> Iterator[tuple[str, syntax.Expression]]:
     """Which argument is for which parameter."""
     names = [p.name for p in definition.parameters]
@@ -147,34 +153,61 @@ def _bound(
 
 
 def _default(
-    definition: syntax.Codec, parameter: syntax.Parameter, e: syntax.Expression, report: Report
+    definition: syntax.Codec,
+    parameter: syntax.Parameter,
+    kind: str,
+    e: syntax.Expression,
+    names: Names,
+    report: Report,
 ) -> Value | None:
     if parameter.default is None:
         report.error(
             "RX0107", f"{definition.name} needs `{parameter.name}`", e.span, help=f"write {parameter.name} = ..."
         )
         return None
-    return _plain(parameter.default)
+    params = names.params if names.codecs.get(definition.name) is definition else {}
+    value = fold(parameter.default, params, report)
+    return None if value is None else READ[kind](definition.name, value, report)
 
 
-def _plain(default: syntax.Expression) -> Value:
-    """A default of the library's codecs: a number or a word."""
-    if isinstance(default, syntax.Number):
-        return int(default.value) if default.value.is_integer() else default.value
-    return format.expression(default)
+# --- what the parameters of a codec are for
 
 
-# --- arguments, by the name of their parameter
+def kinds_of(definition: syntax.Codec) -> dict[str, str]:
+    """width, block, rounding or number for each parameter, by where the body names it."""
+    kinds = {p.name: "number" for p in definition.parameters}
+    for statement in definition.body:
+        for kind, e in _special(statement):
+            if isinstance(e, syntax.Name) and e.name in kinds:
+                kinds[e.name] = kind
+    return kinds
 
 
-def _bits(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
+def _special(s: syntax.CodecStatement) -> Iterator[tuple[str, syntax.Expression | None]]:
+    match s:
+        case syntax.Per():
+            yield "block", s.size
+        case syntax.Send():
+            yield "width", s.wire.width
+            yield from _roundings(s.value)
+        case syntax.Let() | syntax.Receive():
+            yield from _roundings(s.value)
+
+
+def _roundings(e: syntax.Expression) -> Iterator[tuple[str, syntax.Expression]]:
+    for part in parts(e):
+        if isinstance(part, syntax.Call) and part.function == "round" and len(part.arguments) == 2:
+            yield "rounding", part.arguments[1]
+
+
+def _width(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
     if isinstance(e, syntax.Number) or (isinstance(e, syntax.Quantity) and e.unit == "bit"):
-        if e.value in WIDTHS:
+        if e.value.is_integer() and 1 <= e.value <= WIDEST:
             return int(e.value)
-        help_ = "use 2, 4 or 8" + ("; one bit is the codec 1bit" if e.value == 1 else "")
         report.error(
-            "RX0201", f"no {format.number(e.value)}bit {codec_name}", e.span, "not a width that this codec has", help_
-        )
+            "RX0201", f"no {format.number(e.value)}bit {codec_name}", e.span, f"a field has 1 to {WIDEST} bits",
+            f"use a whole number from 1 to {WIDEST}",
+        )  # fmt: skip
     else:
         report.error("RX0201", f"`{_shown(e)}` is not a width", e.span, help="write it as 8 or 8bit")
     return None
@@ -208,20 +241,19 @@ def _rounding(codec_name: str, e: syntax.Expression, report: Report) -> Value | 
     return None
 
 
-def _any(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
-    """Of a parameter that only the codec's body knows."""
-    if isinstance(e, syntax.Number):
-        return int(e.value) if e.value.is_integer() else e.value
-    if isinstance(e, syntax.Name):
-        return e.name
-    report.error("RX0208", f"`{_shown(e)}` is not an argument of {codec_name}", e.span, help="write a number or a word")
-    return None
+def _number(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
+    value = numeric(e)
+    if value is None:
+        report.error("RX0208", f"`{_shown(e)}` is not an argument of {codec_name}", e.span, help="write a number")
+        return None
+    return whole(value)
 
 
-KINDS: dict[str, Callable[[str, syntax.Expression, Report], Value | None]] = {
-    "bits": _bits,
+READ: dict[str, Callable[[str, syntax.Expression, Report], Value | None]] = {
+    "width": _width,
     "block": _block,
     "rounding": _rounding,
+    "number": _number,
 }
 
 

@@ -6,6 +6,7 @@ The text is a list of rows. A row knows where it came from, which is how comment
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,14 @@ def format(file: syntax.File) -> str:
     """The text of `file` in canonical layout: parse(format(file)) == file, and format of that is the same text."""
     rows = [row for item in file.items for row in _item(item, file.comments)]
     return "".join(f"{line}\n" for line in _lines(_placed(file, rows)))
+
+
+def statement(item: syntax.Relax) -> str:
+    """A `relax` statement on one line, however long."""
+    header = _header(item)
+    if item.clauses is None:
+        return header
+    return _one_line(header, [_clause(clause) for clause in item.clauses])
 
 
 # --- expressions
@@ -118,7 +127,7 @@ def _item(item: syntax.Item, comments: Sequence[syntax.Comment]) -> list[Row]:
         case syntax.Relax():
             return _relax(item, comments)
         case syntax.Algorithm():
-            return _definition(item, "algorithm", _statements(1, item.body))
+            return _definition(item, "algorithm", _statements(1, item.body, comments))
         case syntax.Codec():
             return _definition(item, "codec", [_row(1, s, _codec_statement(s)) for s in item.body])
 
@@ -128,14 +137,24 @@ def _row(level: int, node: syntax.Node, text: str) -> Row:
 
 
 def _relax(item: syntax.Relax, comments: Sequence[syntax.Comment]) -> list[Row]:
-    header = f"relax {item.quantity}" if item.algorithm is None else f"relax with {item.algorithm}"
-    end = item.target_span.end
-    if item.selector is not None:
-        header += f" for {expression(item.selector)}"
-        end = item.selector.span.end
+    header = _header(item)
+    end = item.target_span.end if item.selector is None else item.selector.span.end
     if item.clauses is None:
         return [_row(0, item, header)]
     return _with_clauses(item, header, end, item.clauses, comments)
+
+
+def _header(item: syntax.Relax) -> str:
+    target = f"relax {item.quantity}" if item.algorithm is None else f"relax with {item.algorithm}"
+    return target if item.selector is None else f"{target} for {expression(item.selector)}"
+
+
+def _clause(clause: syntax.Clause) -> str:
+    return f"{clause.key} = {expression(clause.value)}"
+
+
+def _one_line(header: str, clauses: Sequence[str]) -> str:
+    return f"{header} {{ {', '.join(clauses)} }}" if clauses else f"{header} {{ }}"
 
 
 def _with_clauses(
@@ -146,13 +165,18 @@ def _with_clauses(
     comments: Sequence[syntax.Comment],
 ) -> list[Row]:
     """On one line where that is short and no comment stands between the braces."""
-    texts = [f"{clause.key} = {expression(clause.value)}" for clause in clauses]
-    line = f"{header} {{ {', '.join(texts)} }}" if texts else f"{header} {{ }}"
-    inside = any(header_end <= c.span.start < item.span.end for c in comments)
-    if not inside and (len(line) <= WIDTH or not texts):
+    texts = [_clause(clause) for clause in clauses]
+    line = _one_line(header, texts)
+    if not _any_within(comments, header_end, item.span.end) and (len(line) <= WIDTH or not texts):
         return [_row(0, item, line)]
     body = [_row(1, clause, text) for clause, text in zip(clauses, texts, strict=True)]
     return _braced(0, item, header, header_end, body)
+
+
+def _any_within(comments: Sequence[syntax.Comment], start: int, end: int) -> bool:
+    """Whether one of the comments, which are in text order, begins in that range."""
+    first = bisect_left(comments, start, key=lambda c: c.span.start)
+    return first < len(comments) and comments[first].span.start < end
 
 
 def _braced(level: int, node: syntax.Node, header: str, header_end: int, body: list[Row]) -> list[Row]:
@@ -171,27 +195,37 @@ def _parameter(parameter: syntax.Parameter) -> str:
     return parameter.name if parameter.default is None else f"{parameter.name} = {expression(parameter.default)}"
 
 
-def _statements(level: int, body: Sequence[syntax.Statement]) -> list[Row]:
-    return [row for statement in body for row in _statement(level, statement)]
+Comments = Sequence[syntax.Comment]
+Block = syntax.Every | syntax.After | syntax.Phase
+Simple = syntax.State | syntax.Let | syntax.Assign | syntax.Step
 
 
-def _statement(level: int, s: syntax.Statement) -> list[Row]:
+def _statements(level: int, body: Sequence[syntax.Statement], comments: Comments) -> list[Row]:
+    return [row for statement in body for row in _statement(level, statement, comments)]
+
+
+def _statement(level: int, s: syntax.Statement, comments: Comments) -> list[Row]:
     match s:
         case syntax.Every():
-            return _nested(level, s, f"every {expression(s.period)}", s.period)
+            return _nested(level, s, f"every {expression(s.period)}", s.period, comments)
         case syntax.After():
-            return _nested(level, s, f"after {expression(s.delay)}", s.delay)
+            return _nested(level, s, f"after {expression(s.delay)}", s.delay, comments)
         case syntax.Phase():
             length = "" if s.length is None else f" for {expression(s.length)}"
-            return _nested(level, s, f"phase {s.name}{length}", s.length)
+            return _nested(level, s, f"phase {s.name}{length}", s.length, comments)
+    return [_row(level, s, _simple(s))]
+
+
+def _simple(s: Simple) -> str:
+    match s:
         case syntax.Step():
-            return [_row(level, s, "step")]
+            return "step"
         case syntax.Assign():
-            return [_row(level, s, f"{s.name} {s.operator} {expression(s.value)}")]
+            return f"{s.name} {s.operator} {expression(s.value)}"
         case syntax.Let():
-            return [_row(level, s, _let(s))]
+            return _let(s)
         case syntax.State():
-            return [_row(level, s, f"state {s.name}" + _given(s.value))]
+            return f"state {s.name}" + _given(s.value)
 
 
 def _given(value: syntax.Expression | None) -> str:
@@ -202,11 +236,15 @@ def _let(s: syntax.Let) -> str:
     return f"let {s.name} = {expression(s.value)}"
 
 
-def _nested(
-    level: int, s: syntax.Every | syntax.After | syntax.Phase, header: str, last: syntax.Expression | None
-) -> list[Row]:
+def _nested(level: int, s: Block, header: str, last: syntax.Expression | None, comments: Comments) -> list[Row]:
+    """On one line where it holds one simple statement that is short, and no comment."""
     end = s.span.start + 1 if last is None else last.span.end
-    return _braced(level, s, header, end, _statements(level + 1, s.body))
+    only = s.body[0] if len(s.body) == 1 else None
+    if only is not None and not isinstance(only, Block):
+        line = f"{header} {{ {_simple(only)} }}"
+        if not _any_within(comments, end, s.span.end) and len(INDENT * level + line) <= WIDTH:
+            return [_row(level, s, line)]
+    return _braced(level, s, header, end, _statements(level + 1, s.body, comments))
 
 
 def _codec_statement(s: syntax.CodecStatement) -> str:
@@ -253,14 +291,14 @@ def _placed(file: syntax.File, rows: list[Row]) -> Iterator[Line]:
         yield Line(comment.text, _spaced(file.source, comment.span.start))
 
 
-Comments = list[syntax.Comment]
+Found = list[syntax.Comment]
 
 
-def _assigned(comments: Sequence[syntax.Comment], rows: list[Row]) -> tuple[list[Comments], list[Comments], Comments]:
+def _assigned(comments: Sequence[syntax.Comment], rows: list[Row]) -> tuple[list[Found], list[Found], Found]:
     """For each row the comments before it and behind it; and those after the last row. All are in text order."""
-    before: list[Comments] = [[] for _ in rows]
-    behind: list[Comments] = [[] for _ in rows]
-    after: Comments = []
+    before: list[Found] = [[] for _ in rows]
+    behind: list[Found] = [[] for _ in rows]
+    after: Found = []
     reached = 0  # rows[:reached] start before the comment
     for comment in comments:
         while reached < len(rows) and rows[reached].start <= comment.span.start:

@@ -9,6 +9,7 @@ from math import isinf
 from typing import NamedTuple
 
 from relaxc.language.diagnostics import Diagnostic, Label
+from relaxc.language.report import MAX_SHOWN
 from relaxc.language.source import Source, Span
 from relaxc.language.syntax import Comment
 from relaxc.language.words import clipped
@@ -33,7 +34,7 @@ STRAY_HELP = {
 }
 
 
-MAX_ERRORS = 100
+MAX_ERRORS = MAX_SHOWN
 """As many syntax errors of one file are reported; twice as many are looked for."""
 
 

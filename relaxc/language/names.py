@@ -11,7 +11,7 @@ from relaxc.language.parse import parse_expression
 from relaxc.language.report import Report
 from relaxc.language.source import Source, Span
 from relaxc.language.spec import Value
-from relaxc.language.values import fold
+from relaxc.language.values import fold, plain
 from relaxc.language.vocabulary import BUILT_IN
 from relaxc.language.words import clipped, did_you_mean, listed
 
@@ -43,19 +43,24 @@ class Scope:
         return f"`{name}` is {clipped(format.expression(value))}, set {origin}"
 
 
-def named(e: syntax.Expression) -> Iterator[str]:
-    """The names in an expression, without recursion."""
+def parts(e: syntax.Expression) -> Iterator[syntax.Expression]:
+    """An expression and all that it is made of, without recursion."""
     pending: list[syntax.Expression] = [e]
     while pending:
-        match pending.pop():
-            case syntax.Name(name=name):
-                yield name
+        part = pending.pop()
+        yield part
+        match part:
             case syntax.Unary(operand=operand):
                 pending.append(operand)
             case syntax.Binary(left=left, right=right):
                 pending += (right, left)
             case syntax.Call(arguments=arguments, keywords=keywords):
                 pending += [*arguments, *(k.value for k in keywords)]
+
+
+def named(e: syntax.Expression) -> Iterator[str]:
+    """The names in an expression."""
+    return (part.name for part in parts(e) if isinstance(part, syntax.Name))
 
 
 def scope(file: syntax.File, settings: Mapping[str, str], report: Report) -> Scope:
@@ -85,13 +90,7 @@ def unused(made: Scope, report: Report) -> None:
 
 
 def listing(made: Scope) -> tuple[tuple[str, Value], ...]:
-    return tuple((name, _plain(value)) for name, value in made.values.items() if value is not None)
-
-
-def _plain(value: syntax.Expression) -> Value:
-    if isinstance(value, syntax.Number):
-        return int(value.value) if value.value.is_integer() else value.value
-    return format.expression(value)
+    return tuple((name, plain(value)) for name, value in made.values.items() if value is not None)
 
 
 def _may_define(param: syntax.Param, made: Scope, report: Report) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
 from typing import Any
@@ -23,6 +23,7 @@ from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
 from relaxc.language.expected import expected
 from relaxc.language.lexer import MAX_ERRORS, Token, Words, control_characters, tokens, words
+from relaxc.language.report import shortened
 from relaxc.language.source import Source, Span
 from relaxc.language.tree import MAX_DEPTH, Builder, depth
 from relaxc.language.words import clipped, did_you_mean
@@ -67,14 +68,7 @@ def parse_expression(source: Source, start: int = 0) -> syntax.Expression:
 def _raise(faults: list[Diagnostic]) -> None:
     if not faults:
         return
-    ordered = sorted(faults, key=lambda d: d.labels[0].span.start)
-    if len(ordered) > MAX_ERRORS:
-        final = ordered[MAX_ERRORS - 1]
-        ordered = [
-            *ordered[: MAX_ERRORS - 1],
-            replace(final, notes=(*final.notes, "there are more errors after this one")),
-        ]
-    raise SpecError(ordered)
+    raise SpecError(shortened(sorted(faults, key=lambda d: d.labels[0].span.start), "errors"))
 
 
 # --- the parser made of the grammar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -24,8 +25,14 @@ class Source:
 
     def line(self, number: int) -> str:
         """Line `number`, counted from 1, without its line end."""
-        lines = self.text.split("\n")
+        lines = _lines(self.text)
         return lines[number - 1].rstrip("\r") if number <= len(lines) else ""
+
+
+@lru_cache(maxsize=4)
+def _lines(text: str) -> list[str]:
+    """A large file with many mistakes is split once."""
+    return text.split("\n")
 
 
 def decode(raw: bytes) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic
 from relaxc.language.source import Source, Span
+from relaxc.topology.topology import Topology
 
 
 class Feedback(StrEnum):
@@ -21,12 +23,13 @@ class Feedback(StrEnum):
 
 
 Value = int | float | str
-"""An argument's value; a string is a bare name such as `stochastic`."""
+"""An argument of a codec, or a param; a string is a bare name such as `stochastic`, or an expression's text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodecUse:
-    """A codec with all its arguments, in the order of its parameters: minmax(8, block = 512, rounding = nearest)."""
+    """A codec of the file or of the library with all its arguments, in the order of its parameters:
+    minmax(8, block = 512, rounding = nearest)."""
 
     definition: syntax.Codec = field(repr=False)
     arguments: tuple[tuple[str, Value], ...]
@@ -41,21 +44,67 @@ class CodecUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxation:
-    """One `relax gradients` statement. `codec` is None for an uncompressed mean on the backend's own route; `delay`
-    counts iterations; `route` is one of wire/routes.ROUTES."""
+class Period:
+    """`every n` (how is number), `every geometric(n)` or `every staggered(n)`. `value` is the n: a constant where the
+    period is an argument; where it is written in a body, it may name t, states and parameters of the algorithm."""
+
+    how: str
+    value: syntax.Expression
+    span: Span = field(compare=False, repr=False)
+
+
+ArgumentValue = int | float | str | CodecUse | Topology | Feedback | Period | None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter's value in one use of an algorithm. `kind` says what the body needs it for, and what `value` is:
+    number (int or float), codec (CodecUse, None for `none`), topology, feedback, route (one of wire/routes.ROUTES),
+    period, delay (a number of iterations)."""
+
+    name: str
+    kind: str
+    value: ArgumentValue
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a body may name besides its parameters: params and codecs of the file in which it is written. A param is
+    None where its definition has a mistake."""
+
+    params: Mapping[str, syntax.Expression | None]
+    codecs: Mapping[str, syntax.Codec]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One relaxation: the algorithm `definition` with `arguments`, one for each parameter that its body names, in the
+    order of the parameters; for the parameters of the model that `selector` matches and no earlier use does.
+
+    `relax gradients { ... }` and its like are uses of the algorithms in specs/knobs/. `title` is the statement in
+    canonical form on one line.
+    """
 
     span: Span = field(compare=False, repr=False)
     selector: syntax.Expression | None
-    codec: CodecUse | None
-    feedback: Feedback
-    delay: int
-    route: str
+    definition: syntax.Algorithm
+    arguments: tuple[Argument, ...]
+    title: str
+    names: Names = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
+    """`algorithms` and `codecs` are all that the file defines. So that later stages check what no statement runs,
+    `unused` has a use with its defaults of each of these algorithms that is not in `uses` and needs no argument, and
+    `codec_uses` one of each codec that needs none."""
+
     source: Source = field(compare=False, repr=False)
     params: tuple[tuple[str, Value], ...]
-    relaxations: tuple[Relaxation, ...]
+    uses: tuple[Use, ...]
+    algorithms: tuple[syntax.Algorithm, ...]
+    codecs: tuple[syntax.Codec, ...]
+    unused: tuple[Use, ...]
+    codec_uses: tuple[CodecUse, ...]
     warnings: tuple[Diagnostic, ...] = field(compare=False)

@@ -5,31 +5,26 @@ from __future__ import annotations
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 
-GRADIENTS = "this version relaxes gradients: `relax gradients { ... }`"
-CODECS = "this version has 8bit, 4bit, 2bit, 1bit, minmax, absmax, onebit, fp16 and bf16"
+CODECS = "this version has codecs of blocks: 8bit, 4bit, 2bit, 1bit, and those in specs/codecs/"
 ROUTES = "use all or ring"
-EVERY = "leave it out; gradients are exchanged in every iteration"
+NUMBER = "write a number of iterations: 1"
+DIRECTED = "use mix, with a topology whose links go both ways"
+TOPOLOGIES = "use a topology whose partners are known in advance, such as random_pairs"
 
 UNBUILT = {
-    "relax weights": ("relaxing weights", GRADIENTS),
-    "relax updates": ("relaxing updates", GRADIENTS),
-    "relax momentum": ("relaxing momentum", GRADIENTS),
-    "relax with": ("running an algorithm", GRADIENTS),
-    "algorithm": ("defining an algorithm", GRADIENTS),
-    "codec": ("defining a codec", CODECS),
     "cluster": ("describing a cluster", "leave it out; nothing depends on it yet"),
     "codec topk": ("the codec topk", CODECS),
     "codec randomk": ("the codec randomk", CODECS),
     "codec lowrank": ("the codec lowrank", CODECS),
     "codec dct": ("the codec dct", CODECS),
-    "codec modulo": ("the codec modulo", CODECS),
-    "codec qsgd": ("the codec qsgd", CODECS),
-    "codec natural": ("the codec natural", CODECS),
-    "codec ternary": ("the codec ternary", CODECS),
     "codec auto": ("choosing a codec automatically", CODECS),
     "route hierarchy": ("the route hierarchy", ROUTES),
-    "clause phase": ("a phase in a relaxation", EVERY),
-    "delay async": ("an asynchronous delay", "write a number of iterations: delay = 1"),
+    "topology hierarchy": ("the topology hierarchy", "use ring, torus or exponential"),
+    "topology ready_pairs": ("pairing those who are ready", TOPOLOGIES),
+    "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
+    "delay async": ("an asynchronous delay", NUMBER),
+    "function push": ("push", DIRECTED),
+    "function relay": ("relay", DIRECTED),
 }
 
 

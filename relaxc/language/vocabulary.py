@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relaxc.language.functions import FUNCTIONS, PERIODS
 from relaxc.wire.routes import ROUTES
 
 QUANTITIES = ("gradients", "weights", "updates", "momentum")
@@ -16,14 +17,16 @@ TOPOLOGIES = (
 FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")
 SCOPE = ("weight", "grad", "lr", "t", "workers", "rank", "optimizer", "x")
-FUNCTIONS = (
-    "sqrt", "abs", "sign", "min", "max", "clamp", "exp", "log", "log2", "round", "floor", "mod", "wrap", "where",
-    "norm", "dither", "mean", "sum", "mix", "push", "relay", "own", "encode", "decode", "delay", "geometric",
-    "staggered", "async",
-)  # fmt: skip
+ROUTE_NAMES = tuple(ROUTES)
 CODEC_WORDS = ("none", "auto")
+BUILT_IN_CODECS = ("topk", "randomk", "lowrank", "dct")
+"""Codecs that no block program can express; a file may not define one of that name."""
+
+NOT_RESERVED = {"own"}
+"""`own` is only ever called, and what is one's own is worth that name."""
 
 BUILT_IN = frozenset(
-    (*FIELDS, *DTYPES, *ALL_ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *CODEC_WORDS)
+    {*FIELDS, *DTYPES, *ALL_ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *PERIODS, "async",
+     *CODEC_WORDS, *BUILT_IN_CODECS} - NOT_RESERVED
 )  # fmt: skip
 """Quantities are not among them: they stand where no other name can. Nor are codecs: those are the library's."""

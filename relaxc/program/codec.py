@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
 from relaxc.language.source import Span
-from relaxc.language.spec import CodecUse, Value
+from relaxc.language.spec import CodecUse
+from relaxc.language.vocabulary import BUILT_IN
+from relaxc.language.words import did_you_mean
 from relaxc.program.ir import FUNCTIONS, Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.wire import numbers
 from relaxc.wire.layout import FLOAT_BYTES, Field, Layout, WireType
 
 ANY_BLOCK = 512
@@ -19,64 +21,165 @@ ANY_BLOCK = 512
 LARGEST_BLOCK = 1 << 24
 """The largest count that is exact in f32."""
 
-REDUCTIONS = {"min", "max", "sum", "mean", "norm"}
+REDUCTIONS = ("min", "max", "sum", "mean", "norm")
+UNITS = ("block", "tensor", "chunk")
+KNOWN_FUNCTIONS = tuple(sorted({*FUNCTIONS, *REDUCTIONS, "dither"}))
 
 
 def lower_codec(use: CodecUse) -> Codec:
-    """Raise SpecError (RX02) where the codec's body is not one that can be compiled."""
-    return _Lowering(dict(use.arguments)).codec(use)
+    """Raise SpecError with all mistakes that make the codec's body none that can be compiled: RX0230 what is missing or
+    stands there twice, RX0231 names, RX0232 values, RX0233 functions, RX0234 what the receiver doesn't have."""
+    return _Lowering(use).codec()
+
+
+class _Mistake(Exception):
+    """What ends the reading of one statement."""
+
+    def __init__(self, code: str, span: Span, message: str, help: str | None = None) -> None:
+        self.diagnostic = Diagnostic(code, message, (Label(span),), help=help)
 
 
 @dataclass
 class _Lowering:
-    arguments: dict[str, Value]
+    use: CodecUse
+    mistakes: list[Diagnostic] = field(default_factory=list)
     block: int = ANY_BLOCK
+    unit: str = "block"
+    has_per: bool = False
+    steps: list[CodecLet | Send] = field(default_factory=list)
+    fields: list[Field] = field(default_factory=list)
     varies: dict[str, bool] = field(default_factory=lambda: {"x": True})
     """The names in scope, and whether each differs from element to element."""
+    constants: dict[str, Constant] = field(default_factory=dict)
+    """The lets that are constants: no step is made of them."""
     received: set[str] = field(default_factory=set)
-    """Those that the receiver has too: fields, and lets that read only what it has."""
+    """The names that the receiver has too: fields, and lets that read only what it has."""
+    taken: dict[str, str] = field(default_factory=dict)
+    """What each name is: a let, a field."""
+    receive: Expression | None = None
+    near: str | None = None
     dithers: bool = False
 
-    def codec(self, use: CodecUse) -> Codec:
-        steps: list[CodecLet | Send] = []
-        fields: list[Field] = []
-        receive: Expression | None = None
-        for statement in use.definition.body:
-            match statement:
-                case syntax.Per():
-                    self.block = self.block_size(statement)
-                case syntax.Let(name=name, value=value):
-                    steps.append(self.let(name, value))
-                case syntax.Send(name=name, wire=wire, value=value):
-                    lowered = self.expression(value)
-                    self.bind(name, lowered, received=True)
-                    steps.append(Send(len(fields), name, lowered))
-                    fields.append(Field(name, self.wire(wire), self.varies[name]))
-                case syntax.Receive():
-                    receive = self.receive(statement)
-        if receive is None:
-            raise _error(use.definition.span, f"codec {use.name} has no `receive`")
-        if not fields:
-            raise _error(use.definition.span, f"codec {use.name} sends nothing")
-        return Codec(str(use), Layout(self.block, tuple(fields)), tuple(steps), receive, self.dithers)
+    def __post_init__(self) -> None:
+        self.arguments = dict(self.use.arguments)
 
-    def let(self, name: str, value: syntax.Expression) -> CodecLet:
-        lowered = self.expression(value)
-        self.bind(name, lowered, received=self.missing(lowered) is None)
-        return CodecLet(name, lowered)
+    def codec(self) -> Codec:
+        self.whole()
+        for statement in self.use.definition.body:
+            self.tried(statement)
+        if self.mistakes:
+            raise SpecError(self.mistakes)
+        assert self.receive is not None
+        layout = Layout(self.block, tuple(self.fields), self.unit)
+        return Codec(str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near)
+
+    def whole(self) -> None:
+        """What can be said of the body without its expressions."""
+        body, name, span = self.use.definition.body, self.use.name, self.use.definition.span
+        if not any(isinstance(s, syntax.Receive) for s in body):
+            self.report(_Mistake("RX0230", span, f"codec {name} has no `receive`", "write receive = ..."))
+        if not any(isinstance(s, syntax.Send) for s in body):
+            self.report(_Mistake("RX0230", span, f"codec {name} sends nothing", "write send NAME: TYPE = ..."))
+        for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per")):
+            for again in [s for s in body if isinstance(s, kind)][1:]:
+                self.report(_Mistake("RX0230", again.span, f"a second `{word}`", "keep one of them"))
+
+    def tried(self, statement: syntax.CodecStatement) -> None:
+        """A statement with a mistake leaves its name behind, so that those behind it are not blamed for it."""
+        try:
+            self.statement(statement)
+        except _Mistake as mistake:
+            self.report(mistake)
+            if isinstance(statement, syntax.Let | syntax.Send):
+                self.varies.setdefault(statement.name, True)
+                self.received.add(statement.name)
+
+    def report(self, mistake: _Mistake) -> None:
+        """What goes wrong in a codec of another file is the doing of the arguments."""
+        diagnostic, use = mistake.diagnostic, self.use.span
+        if use.source is not self.use.definition.span.source:
+            diagnostic = replace(diagnostic, labels=(Label(use), *diagnostic.labels))
+        self.mistakes.append(diagnostic)
+
+    def statement(self, statement: syntax.CodecStatement) -> None:
+        match statement:
+            case syntax.Per():
+                self.per(statement)
+            case syntax.Let():
+                self.let(statement)
+            case syntax.Send():
+                self.send(statement)
+            case syntax.Receive():
+                self.receives(statement)
+
+    # --- statements
+
+    def per(self, per: syntax.Per) -> None:
+        self.has_per = True
+        if self.taken:
+            raise _Mistake("RX0230", per.span, "`per` behind other statements", "write it first")
+        if per.unit not in UNITS:
+            help = did_you_mean(per.unit, UNITS) or "write per block(512), per tensor or per chunk"
+            raise _Mistake("RX0230", per.span, f"no unit `{per.unit}`", help)
+        if per.unit == "block":
+            self.block = self.block_size(per)
+            return
+        if per.size is not None:
+            raise _Mistake("RX0230", per.size.span, f"`per {per.unit}` has no size", f"write per {per.unit}")
+        self.block, self.unit = 0, per.unit
+
+    def block_size(self, per: syntax.Per) -> int:
+        if per.size is None:
+            raise _Mistake("RX0230", per.span, "a block without a size", "write per block(512)")
+        size = self.constant(per.size)
+        if not size.is_integer() or not 1 <= size <= LARGEST_BLOCK:
+            help = f"use a whole number from 1 to {LARGEST_BLOCK}"
+            raise _Mistake("RX0232", per.span, f"a block of {size:g} elements", help)
+        return int(size)
+
+    def let(self, let: syntax.Let) -> None:
+        self.named(let.name, let.span, "let")
+        value = self.expression(let.value)
+        if isinstance(value, Constant):
+            self.constants[let.name] = value
+            return
+        self.bind(let.name, value, received=self.missing(value) is None)
+        self.steps.append(CodecLet(let.name, value))
+
+    def send(self, send: syntax.Send) -> None:
+        self.named(send.name, send.span, "field")
+        value = self.expression(send.value)
+        self.bind(send.name, value, received=True)
+        self.constants.pop(send.name, None)
+        self.steps.append(Send(len(self.fields), send.name, value))
+        self.fields.append(Field(send.name, self.wire(send.wire), self.varies[send.name]))
+
+    def receives(self, statement: syntax.Receive) -> None:
+        if statement.near is not None:
+            self.named(statement.near, statement.span, "receiver's value")
+            self.near = statement.near
+            self.varies[statement.near] = True
+            self.received.add(statement.near)
+        self.has_per = True  # a reduction here is a mistake of another kind
+        value = self.expression(statement.value)
+        if missing := self.missing(value):
+            help = "it has what was sent, parameters, and lets that read nothing else"
+            raise _Mistake("RX0234", statement.span, f"the receiver has no {missing}", help)
+        self.receive = value
+
+    def named(self, name: str, span: Span, kind: str) -> None:
+        """A field may have the name of a let before it; no other name stands for two things."""
+        before = self.taken.get(name)
+        if name in self.arguments or (before is not None and (before, kind) != ("let", "field")):
+            what = "a parameter" if name in self.arguments else f"a {before}"
+            raise _Mistake("RX0231", span, f"`{name}` is {what} already", "choose another name")
+        if name in BUILT_IN:
+            raise _Mistake("RX0231", span, f"`{name}` is a word of the language", "choose another name")
+        self.taken[name] = kind
 
     def bind(self, name: str, value: Expression, received: bool) -> None:
         self.varies[name] = self.per_element(value)
         (self.received.add if received else self.received.discard)(name)
-
-    def receive(self, statement: syntax.Receive) -> Expression:
-        if statement.near is not None:
-            raise _error(statement.span, "`receive near` is not built yet")
-        lowered = self.expression(statement.value)
-        if missing := self.missing(lowered):
-            help = "it has what was sent, parameters, and lets that read nothing else"
-            raise _error(statement.span, f"the receiver has no {missing}", help)
-        return lowered
 
     def missing(self, e: Expression) -> str | None:
         """The first thing in `e` that a receiver does not have."""
@@ -91,28 +194,30 @@ class _Lowering:
                 return "random bits"
         return None
 
-    def block_size(self, per: syntax.Per) -> int:
-        if per.unit != "block" or per.size is None:
-            raise _error(per.span, f"`per {per.unit}` is not built yet", "use `per block(n)`")
-        size = self.constant(per.size)
-        if not size.is_integer() or not 1 <= size <= LARGEST_BLOCK:
-            raise _error(per.span, f"a block of {size:g} elements", f"use a whole number from 1 to {LARGEST_BLOCK}")
-        return int(size)
-
     def wire(self, wire: syntax.Wire) -> WireType:
         if wire.name in ("uint", "int"):
-            bits = int(self.constant(wire.width)) if wire.width else 0
-            if not 1 <= bits <= 8:
-                raise _error(wire.span, f"{wire.name} of {bits} bits", "a field has 1 to 8 bits")
-            return WireType(wire.name, bits)
+            return WireType(wire.name, self.width(wire))
         if wire.name != "real" and wire.name not in FLOAT_BYTES:
-            raise _error(wire.span, f"no wire type {wire.name}", "use f32, f16, bf16, real, uint(n) or int(n)")
+            help = "use f32, f16, bf16, real, uint(n) or int(n)"
+            raise _Mistake("RX0232", wire.span, f"no wire type {wire.name}", help)
+        if wire.width is not None:
+            raise _Mistake("RX0232", wire.span, f"{wire.name} has a width of its own", f"write {wire.name}")
         return WireType(wire.name)
+
+    def width(self, wire: syntax.Wire) -> int:
+        if wire.width is None:
+            raise _Mistake("RX0232", wire.span, f"{wire.name} without a width", f"write {wire.name}(8)")
+        bits = self.constant(wire.width)
+        if not bits.is_integer() or not 1 <= bits <= 8:
+            raise _Mistake("RX0232", wire.span, f"{wire.name} of {bits:g} bits", "a field has 1 to 8 bits")
+        return int(bits)
+
+    # --- expressions
 
     def constant(self, expression: syntax.Expression) -> float:
         lowered = self.expression(expression)
         if not isinstance(lowered, Constant):
-            raise _error(expression.span, "not a constant")
+            raise _Mistake("RX0232", expression.span, "not a constant", "use numbers and parameters of the codec")
         return lowered.value
 
     def per_element(self, e: Expression) -> bool:
@@ -123,50 +228,90 @@ class _Lowering:
                 return any(self.per_element(a) for a in arguments)
             case Dither():
                 return True
-            case _:
-                return False
+        return False
 
     def expression(self, e: syntax.Expression) -> Expression:
         match e:
             case syntax.Number(value=value):
                 return Constant(float(value))
-            case syntax.Name(name=name):
-                return self.name(e, name)
-            case syntax.Unary(operator="-", operand=operand):
-                return fold("neg", (self.expression(operand),))
-            case syntax.Unary(operator="not", operand=operand):
-                return Apply("not", (self.expression(operand),))
+            case syntax.Quantity(value=value, unit="%"):
+                return Constant(value / 100)
+            case syntax.Quantity(value=value, unit="bit"):
+                return Constant(float(value))
+            case syntax.Name():
+                return self.name(e)
+            case syntax.Unary(operator=operator, operand=operand):
+                return self.applied("neg" if operator == "-" else operator, (operand,), e.span)
             case syntax.Binary(operator=operator, left=left, right=right):
-                return fold(operator, (self.expression(left), self.expression(right)))
+                return self.applied(operator, (left, right), e.span)
             case syntax.Call():
                 return self.call(e)
-            case _:
-                raise _error(e.span, "not allowed in a codec")
+        raise _Mistake("RX0231", e.span, "not allowed in a codec")
 
-    def name(self, e: syntax.Name, name: str) -> Expression:
-        if name in self.varies:
-            return Read(name)
-        value = self.arguments.get(name)
-        if isinstance(value, (int, float)):
-            return Constant(float(value))
-        raise _error(e.span, f"no name {name} in this codec")
+    def name(self, e: syntax.Name) -> Expression:
+        if e.name in self.constants:
+            return self.constants[e.name]
+        if e.name in self.varies:
+            return Read(e.name, e.span)
+        value = self.arguments.get(e.name)
+        if isinstance(value, str):
+            raise _Mistake("RX0231", e.span, f"`{e.name}` is the word {value}, not a number")
+        if value is None:
+            known = (*self.varies, *self.constants, *self.arguments)
+            raise _Mistake("RX0231", e.span, f"no name {e.name} in this codec", did_you_mean(e.name, known))
+        return Constant(float(value))
+
+    def applied(self, function: str, arguments: Iterable[syntax.Expression], span: Span) -> Expression:
+        lowered = tuple(self.expression(a) for a in arguments)
+        if function in ("/", "mod", "wrap") and lowered[1] == Constant(0.0):
+            raise _Mistake("RX0232", span, "division by zero", self.told())
+        return fold(function, lowered, span)
+
+    def told(self) -> str | None:
+        """The arguments that constants may come from."""
+        given = ", ".join(f"{k} = {v}" for k, v in self.arguments.items() if not isinstance(v, str))
+        return f"it is so with {given}" if given else None
 
     def call(self, e: syntax.Call) -> Expression:
-        if e.function == "round" and len(e.arguments) == 2:
+        if e.keywords:
+            raise _Mistake("RX0233", e.keywords[0].span, "functions take no named arguments", "write the value alone")
+        count = len(e.arguments)
+        if e.function == "round" and count == 2:
             return self.rounded(e.arguments[0], e.arguments[1])
-        arguments = tuple(self.expression(a) for a in e.arguments)
-        if e.function == "dither":
-            return self.dither(arguments[0])
-        if e.function in REDUCTIONS and len(arguments) == 1:
-            return Reduce(e.function, arguments[0])
-        if e.function == "where" or e.function in FUNCTIONS:
-            return fold(e.function, arguments)
-        raise _error(e.span, f"no function {e.function} in a codec")
+        if e.function == "dither" and count == 1:
+            return self.dither(self.expression(e.arguments[0]))
+        if e.function in REDUCTIONS and count == 1:
+            return self.reduced(e)
+        if FUNCTIONS.get(e.function) == count:
+            return self.applied(e.function, e.arguments, e.span)
+        raise self.no_function(e)
+
+    def no_function(self, e: syntax.Call) -> _Mistake:
+        if e.function not in KNOWN_FUNCTIONS:
+            help = did_you_mean(e.function, KNOWN_FUNCTIONS)
+            return _Mistake("RX0233", e.span, f"no function {e.function} in a codec", help)
+        takes = "1" if e.function in (*REDUCTIONS, "dither") else ""
+        if e.function in FUNCTIONS and FUNCTIONS[e.function] != 1:
+            takes += (" (over the block) or " if takes else "") + str(FUNCTIONS[e.function])
+        elif e.function == "round":
+            takes = "1 or 2"
+        plural = "" if takes in ("", "1") else "s"
+        return _Mistake(
+            "RX0233", e.span, f"{len(e.arguments)} arguments for {e.function}",
+            f"{e.function} takes {takes or '1'} argument{plural}",
+        )  # fmt: skip
+
+    def reduced(self, e: syntax.Call) -> Expression:
+        if not self.has_per:
+            self.has_per = True  # say it once
+            message = f"nothing says what {e.function} reaches over"
+            raise _Mistake("RX0230", e.span, message, "begin with per block(512), per tensor or per chunk")
+        return Reduce(e.function, self.expression(e.arguments[0]), e.span)
 
     def rounded(self, value: syntax.Expression, mode: syntax.Expression) -> Expression:
         how = self.arguments.get(mode.name, mode.name) if isinstance(mode, syntax.Name) else None
         if how not in ("nearest", "stochastic"):
-            raise _error(mode.span, "not a rounding", "use nearest or stochastic")
+            raise _Mistake("RX0232", mode.span, "not a rounding", "use nearest or stochastic")
         lowered = self.expression(value)
         return self.dither(lowered) if how == "stochastic" else fold("round", (lowered,))
 
@@ -175,42 +320,21 @@ class _Lowering:
         return Dither(argument)
 
 
-def fold(function: str, arguments: tuple[Expression, ...]) -> Expression:
-    """Apply, folded in f64 where all arguments are constants (x / 0 is 0)."""
+def fold(function: str, arguments: tuple[Expression, ...], span: Span | None = None) -> Expression:
+    """Apply, folded in f64 where all arguments are constants, or the condition of a `where` is."""
     values = [a.value for a in arguments if isinstance(a, Constant)]
-    if len(values) == len(arguments) and function in _FOLDED:
-        return Constant(_folded(function, values))
-    return Apply(function, arguments)
+    if len(values) == len(arguments):
+        return Constant(numbers.evaluate((function, *values), {}))
+    if function == "where" and isinstance(arguments[0], Constant):
+        return arguments[1] if arguments[0].value else arguments[2]
+    return Apply(function, arguments, span)
 
 
-def _folded(function: str, values: list[float]) -> float:
-    """Where Python raises, what IEEE arithmetic gives: infinity or NaN."""
-    try:
-        result = _FOLDED[function](*values)
-    except ZeroDivisionError:
-        return 0.0
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.nan
-    return math.nan if isinstance(result, complex) else float(result)
-
-
-_FOLDED: dict[str, Callable[..., float | complex]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b if b else 0.0,
-    "^": lambda a, b: a**b,
-    "neg": lambda a: -a,
-    "sqrt": math.sqrt,
-    "abs": abs,
-    "min": min,
-    "max": max,
-    "floor": math.floor,
-    "round": round,
-}
-
-
-def _error(span: Span, message: str, help: str | None = None) -> SpecError:
-    return SpecError([Diagnostic("RX0230", message, (Label(span),), help=help)])
+EXACT = Codec(
+    "exact",
+    Layout(ANY_BLOCK, (Field("value", WireType("real"), True),)),
+    (Send(0, "value", Read("x")),),
+    Read("value"),
+    False,
+)
+"""specs/codecs/exact.relax: what carries a mix without a codec."""

@@ -1,33 +1,24 @@
 """What a codec means, evaluated as directly as numpy allows: the oracle of the generated kernels.
 
-Independent of emit/: no shared code but the layout and the dither's keys. Where the language leaves a choice that bytes
-depend on, this is the rule:
+Independent of emit/: no shared code but the layout and the dither's keys. What functions mean is in functions.py, with
+x / 0 = 0. On the wire:
 
-- x / 0 is 0; min and max of a block with a NaN are NaN, a zero among their results is +0;
-- min(a, b) and max(a, b) of two values are NaN where either is, b where they are equal;
-- clamp(x, a, b) is min(max(x, a), b);
-- a power by a whole constant, up to 64 in size, is repeated multiplication from the left (its reciprocal for a negative
-  one);
-- a comparison is 1 or 0, and a condition is true where it is not 0;
 - a value sent as uint or int is cut off towards 0, clamped to the field's range, and 0 for NaN;
 - a value sent as a float is rounded to nearest even; every NaN is sent as the one quiet NaN without sign or payload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from relaxc.program.functions import CODEC, REDUCE, Array, power
 from relaxc.program.ir import Apply, Codec, Constant, Dither, Expression, Read, Reduce, Send
 from relaxc.wire.dither import GOLDEN
 from relaxc.wire.layout import Field, WireType, parts
-from relaxc.wire.sums import LANES
 
-Array = NDArray[Any]
 Keys = tuple[int, int]
 NO_KEYS: Keys = (0, 0)
 
@@ -35,25 +26,31 @@ NO_KEYS: Keys = (0, 0)
 def encode(codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0) -> bytes:
     """The message of `value` (f32 or f64, one dimension), a run that starts at element `first` of its parameter.
 
-    `first` is a block border; `keys` are wire/dither.parameter_keys.
+    `first` is a block border; `keys` are wire/dither.parameter_keys. With a layout per tensor or chunk the run is one
+    block.
     """
     message = b""
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(value, codec.layout.block):
+        for rows, start in _blocks(value, codec.layout.block_of(value.size)):
             message += _Blocks(codec, rows.shape, value.dtype, keys, first + start).encode(rows).tobytes()
     return message
 
 
-def decode(codec: Codec, message: bytes, elements: int, real: Any) -> Array:
-    """The values, of dtype `real` (numpy's float32 or float64), that a receiver of `message` has."""
+def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array | None = None) -> Array:
+    """The values, of dtype `real` (numpy's float32 or float64), that a receiver of `message` has.
+
+    `near` has as many, the receiver's own: for a codec with `receive near`.
+    """
     received = np.frombuffer(message, np.uint8)
     out = np.empty(elements, real)
+    block, size = codec.layout.block_of(elements), out.itemsize
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(out, codec.layout.block):
-            at = codec.layout.bytes_of(start, out.itemsize)
-            size = codec.layout.block_bytes(rows.shape[1], out.itemsize) * rows.shape[0]
+        for rows, start in _blocks(out, block):
+            at = start // block * codec.layout.block_bytes(block, size)
+            end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
             blocks = _Blocks(codec, rows.shape, out.dtype, NO_KEYS, start)
-            rows[:] = blocks.decode(received[at : at + size].reshape(rows.shape[0], -1))
+            own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
+            rows[:] = blocks.decode(received[at:end].reshape(rows.shape[0], -1), own)
     return out
 
 
@@ -93,7 +90,7 @@ class _Blocks:
             self.names[step.name] = value
         return np.concatenate(sent, axis=1)
 
-    def decode(self, messages: Array) -> Array:
+    def decode(self, messages: Array, near: Array | None) -> Array:
         self.names = {}
         at = 0
         for step in self.codec.steps:
@@ -106,6 +103,9 @@ class _Blocks:
                 self.names[step.name] = self.value(step.value)
             else:
                 self.names.pop(step.name, None)
+        if self.codec.near is not None:
+            assert near is not None, "this codec decodes next to the receiver's own value"
+            self.names[self.codec.near] = near
         return self.value(self.codec.receive)
 
     def items(self, field: Field) -> int:
@@ -131,12 +131,13 @@ class _Blocks:
                 return np.full((1, 1), value, self.real)
             case Read(name=name):
                 return self.names[name]
-            case Apply(function="^", arguments=(base, Constant(value=exponent))) if _short_product(exponent):
-                return _whole_power(self.value(base), int(exponent))
+            case Apply(function="^", arguments=(base, exponent)):
+                by = exponent.value if isinstance(exponent, Constant) else self.value(exponent)
+                return power(self.value(base), by, CODEC["/"])
             case Apply(function=function, arguments=arguments):
-                return _APPLY[function](*map(self.value, arguments)).astype(self.real)
+                return np.asarray(CODEC[function](*map(self.value, arguments))).astype(self.real)
             case Reduce(function=function, argument=argument):
-                return _REDUCE[function](self.spread(self.value(argument), True))
+                return REDUCE[function](self.spread(self.value(argument), True))
             case Dither(argument=argument):
                 return np.asarray(np.floor(self.value(argument) + self.uniform()))
         raise TypeError(f"{e} in a codec")
@@ -154,80 +155,6 @@ def _mixed(h: Array) -> Array:
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         h = (h ^ (h >> np.uint32(shift))) * np.uint32(factor)
     return np.asarray(h ^ (h >> np.uint32(16)))
-
-
-# --- arithmetic
-
-
-def _quotient(a: Array, b: Array) -> Array:
-    return np.asarray(np.where(b == 0, 0, a / b))
-
-
-def _short_product(exponent: float) -> bool:
-    return float(exponent).is_integer() and abs(exponent) <= 64
-
-
-def _whole_power(base: Array, exponent: int) -> Array:
-    product = np.ones_like(base)
-    for _ in range(abs(exponent)):
-        product = product * base
-    return product if exponent >= 0 else _quotient(np.ones_like(base), product)
-
-
-def _least(a: Array, b: Array) -> Array:
-    return np.asarray(np.where((a < b) | np.isnan(a), a, b))
-
-
-def _greatest(a: Array, b: Array) -> Array:
-    return np.asarray(np.where((a > b) | np.isnan(a), a, b))
-
-
-_APPLY: dict[str, Callable[..., Array]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": _quotient,
-    "^": np.power,
-    "neg": np.negative,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "where": lambda c, a, b: np.asarray(np.where(c != 0, a, b)),
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "sign": np.sign,
-    "min": _least,
-    "max": _greatest,
-    "clamp": lambda x, low, high: _least(_greatest(x, low), high),
-    "round": np.rint,
-    "floor": np.floor,
-}
-
-
-def _sum(rows: Array) -> Array:
-    lanes = np.zeros((rows.shape[0], LANES), rows.dtype)
-    for start in range(0, rows.shape[1], LANES):
-        part = rows[:, start : start + LANES]
-        lanes[:, : part.shape[1]] += part
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = lanes[:, :half] + lanes[:, half:]
-    return lanes
-
-
-_REDUCE: dict[str, Callable[[Array], Array]] = {
-    "min": lambda rows: rows.min(axis=1, keepdims=True) + rows.dtype.type(0),
-    "max": lambda rows: rows.max(axis=1, keepdims=True) + rows.dtype.type(0),
-    "sum": _sum,
-    "mean": lambda rows: _sum(rows) / rows.dtype.type(rows.shape[1]),
-    "norm": lambda rows: np.sqrt(_sum(rows * rows)),
-}
 
 
 # --- the wire

@@ -1,8 +1,11 @@
-"""One mean over N workers, by its definition and as the messages of its route. Both must agree to the bit.
+"""One exchange of one parameter among N workers, by its definition and as messages. Both must agree to the bit.
 
-By definition (SEMANTICS, Evaluation): v = x + r; q = encode(v); r := v - decode(q); the owner of a block sums what it
-decodes, in rank order, times 1/n; s = sum + R; the result is decode(encode(s)), R := s - result. On the ring each hop
-encodes its partial sum. A loss is kept only where it is finite, so that no state ever becomes non-finite.
+By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
+the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
+is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, and a mean or sum of a
+code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix each times its
+weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
+finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
 """
 
 from __future__ import annotations
@@ -12,21 +15,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode
-from relaxc.program.ir import Carried, Codec, Mean
+from relaxc.program.functions import Array
+from relaxc.program.ir import Codec, Exchange
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
-from relaxc.wire.ownership import owned
+from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Kernel, Message, Receive, Run, Send
+from relaxc.wire.routes import ROUTES, Kernel, Message, Move, Phase, Receive, Run, Send, gather_kernels, gather_phases
 
-Array = npt.NDArray[Any]
 NOBODY = -1
+Row = Sequence[tuple[int, float]]
+"""(peer, its weight) in rank order, this worker among them."""
 
 
 @dataclass
-class Losses:
+class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
     element)."""
 
@@ -34,7 +39,7 @@ class Losses:
     owner: Array
 
     @classmethod
-    def zeros(cls, parameter: Parameter, workers: int) -> Losses:
+    def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
         real = real_type(parameter)
         return cls([np.zeros(parameter.elements, real) for _ in range(workers)], np.zeros(parameter.elements, real))
 
@@ -43,122 +48,214 @@ def real_type(parameter: Parameter) -> np.dtype[Any]:
     return np.dtype(np.float64 if parameter.dtype == "f64" else np.float32)
 
 
-@dataclass
-class Exchange:
-    """A mean of one parameter in one iteration. `present[w]` is false where worker w has no gradient: it contributes
-    zeros and its residual waits."""
+@dataclass(frozen=True)
+class Code:
+    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
 
-    mean: Mean | Carried
     codec: Codec
-    values: Sequence[Array]
-    present: Sequence[bool]
-    losses: Losses
+    put: Array
+    message: bytes
+
+    def decoded(self, near: Array | None = None) -> Array:
+        """Next to `near`, by default what was put into this very code."""
+        return decode(self.codec, self.message, self.put.size, self.put.dtype, self.put if near is None else near)
+
+
+@dataclass
+class Occurrence:
+    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes. `rows` are the
+    weights of a mix, for each worker. `present[w]` is false where worker w has no gradient: it contributes zeros and
+    its residual waits."""
+
+    exchange: Exchange
+    values: Sequence[Array | Code]
+    residuals: Residuals
     parameter: Parameter
     seed: int
     iteration: int
+    rows: Sequence[Row] | None = None
+    present: Sequence[bool] | None = None
 
     @property
     def workers(self) -> int:
         return len(self.values)
 
-    def chunk(self, owner: int) -> slice:
-        return slice(
-            *owned(self.parameter.number, self.parameter.elements, self.codec.layout.block, self.workers)[owner]
-        )
+    @property
+    def codec(self) -> Codec:
+        first = self.values[0]
+        if isinstance(first, Code):
+            return first.codec
+        return self.exchange.codec or EXACT
 
-    def keys(self, worker: int) -> tuple[int, int]:
-        """`worker` is NOBODY for a re-encoding after the sum."""
-        place, who = (self.mean.place + 1, EVERYONE) if worker == NOBODY else (self.mean.place, worker)
-        return parameter_keys(message_key(self.seed, self.iteration, place, who), self.parameter.number)
+    @property
+    def gathers(self) -> bool:
+        """Whether everyone hears from everyone that it needs, with one rounding."""
+        return self.exchange.kind == "mix" or isinstance(self.values[0], Code)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is an all-reduce of numbers."""
+        return not self.gathers and self.exchange.codec is None
+
+    def tensor(self, worker: int) -> Array:
+        value = self.values[worker]
+        assert not isinstance(value, Code)
+        return value
+
+    def chunk(self, owner: int) -> slice:
+        parameter = self.parameter
+        return slice(*shares(parameter.number, parameter.elements, self.codec.layout, self.workers)[owner])
+
+    def row(self, worker: int) -> Row:
+        """Whom a worker hears and with which weight; 1 for each in a mean or sum."""
+        return [(w, 1.0) for w in range(self.workers)] if self.rows is None else self.rows[worker]
 
     def divided(self, total: Array) -> Array:
         mean: Array = total * total.dtype.type(1 / self.workers)
         return mean
 
-    def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> bytes:
+    def keys(self, worker: int) -> tuple[int, int]:
+        """`worker` is NOBODY for a re-encoding after the sum."""
+        place, who = (self.exchange.place + 1, EVERYONE) if worker == NOBODY else (self.exchange.place, worker)
+        return encoding_keys(self.seed, self.iteration, place, who, self.parameter)
+
+    def contribution(self, worker: int) -> Code:
+        """The code of a worker's whole tensor, with its residual; or the code that it exchanges."""
+        value = self.values[worker]
+        if isinstance(value, Code):
+            return value
+        return self.encoded(value, slice(0, value.size), worker, self.exchange.feedback != "none")
+
+    def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> Code:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
         if not keeps:
-            return encode(self.codec, value, self.keys(worker), at.start)
-        loss = self.losses.owner[at] if worker == NOBODY else self.losses.worker[worker][at]
-        waits = worker != NOBODY and not self.present[worker]
-        value = value if waits else value + loss
-        code = encode(self.codec, value, self.keys(worker), at.start)
+            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+        loss = self.residuals.owner[at] if worker == NOBODY else self.residuals.worker[worker][at]
+        waits = worker != NOBODY and self.present is not None and not self.present[worker]
         with np.errstate(all="ignore"):
-            lost = value - self.decoded(code, at)
+            value = value if waits else value + loss
+        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+        with np.errstate(all="ignore"):
+            lost = value - code.decoded()
         if not waits:
             loss[...] = np.where(np.isfinite(lost), lost, loss)
         return code
 
-    def decoded(self, code: bytes, at: slice) -> Array:
-        return decode(self.codec, code, at.stop - at.start, self.values[0].dtype)
+    def decoded(self, message: bytes, at: slice) -> Array:
+        return decode(self.codec, message, at.stop - at.start, real_type(self.parameter))
 
 
-def run_mean(exchange: Exchange) -> Array:
-    """The mean by its definition."""
-    result = np.zeros_like(exchange.values[0])
-    one = {"all": _mean_all, "ring": _mean_ring}[exchange.mean.route]
-    for owner in range(exchange.workers):
-        at = exchange.chunk(owner)
+def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter: Parameter) -> tuple[int, int]:
+    return parameter_keys(message_key(seed, iteration, place, worker), parameter.number)
+
+
+# --- by definition
+
+
+def run_exchange(this: Occurrence) -> list[Array]:
+    """What each worker receives."""
+    if this.gathers:
+        codes = [this.contribution(w) for w in range(this.workers)]
+        return [_gathered(this, worker, codes) for worker in range(this.workers)]
+    if this.plain:
+        return [_plain(this)] * this.workers
+    assert this.codec.near is None, "a codec that decodes next to one's own value gives everyone another result"
+    result = np.zeros_like(this.tensor(0))
+    one = {"all": _by_owner, "ring": _by_hops}[this.exchange.route]
+    for owner in range(this.workers):
+        at = this.chunk(owner)
         if at.stop > at.start:
-            result[at] = exchange.decoded(one(exchange, owner, at), at)
-    return result
+            result[at] = this.decoded(one(this, owner, at), at)
+    return [result] * this.workers
 
 
-def _mean_all(exchange: Exchange, owner: int, at: slice) -> bytes:
-    feedback = exchange.mean.feedback
-    shares = [exchange.encoded(v[at], at, w, feedback != "none") for w, v in enumerate(exchange.values)]
-    total = exchange.decoded(shares[0], at)
+def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
+    terms = [
+        codes[peer].decoded(codes[worker].put) * codes[worker].put.dtype.type(weight)
+        for peer, weight in this.row(worker)
+    ]
+    return _summed(this, terms)
+
+
+def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
-        for share in shares[1:]:
-            total = total + exchange.decoded(share, at)
-        mean = exchange.divided(total)
-    return exchange.encoded(mean, at, NOBODY, feedback == "both")
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        return this.divided(total) if this.exchange.kind == "mean" else total
 
 
-def _mean_ring(exchange: Exchange, owner: int, at: slice) -> bytes:
-    feedback, workers = exchange.mean.feedback, exchange.workers
-    partial: Array | None = None
-    with np.errstate(all="ignore"):
-        for hop in range(workers):
-            worker = (owner + 1 + hop) % workers
-            value = exchange.values[worker][at]
-            total = value if partial is None else partial + value
-            if hop == workers - 1:
-                return exchange.encoded(exchange.divided(total), at, NOBODY, feedback == "both")
-            keeps = feedback == "both" or (feedback == "worker" and hop == 0)
-            partial = exchange.decoded(exchange.encoded(total, at, worker, keeps), at)
-    raise AssertionError("a ring without workers")
+def _plain(this: Occurrence) -> Array:
+    return _summed(this, [this.tensor(w) for w in range(this.workers)])
 
 
-def run_carried(exchange: Exchange) -> Array:
-    """The same mean as every worker's moves, message by message; the result is checked to be the same bits
-    everywhere."""
-    assert isinstance(exchange.mean, Carried)
-    route = ROUTES[exchange.mean.route]
-    kernels = {k.name: k for k in exchange.mean.kernels}
-    world = [_Mover(exchange, rank, kernels, {}) for rank in range(exchange.workers)]
-    queues = [[m for phase in route.phases(w.rank, exchange.workers) for m in phase] for w in world]
-    mail: dict[tuple[int, int, Message], bytes] = {}
+def _by_owner(this: Occurrence, owner: int, at: slice) -> bytes:
+    feedback = this.exchange.feedback
+    codes = [this.encoded(this.tensor(w)[at], at, w, feedback != "none") for w in range(this.workers)]
+    return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
+
+
+def _by_hops(this: Occurrence, owner: int, at: slice) -> bytes:
+    feedback, last = this.exchange.feedback, this.workers - 1
+    arrived: list[Array] = []
+    for hop in range(last):
+        worker = (owner + 1 + hop) % this.workers
+        with np.errstate(all="ignore"):
+            total = sum(arrived, this.tensor(worker)[at])
+        keeps = feedback == "both" or (feedback == "worker" and hop == 0)
+        arrived = [this.encoded(total, at, worker, keeps).decoded()]
+    return this.encoded(_summed(this, [*arrived, this.tensor(owner)[at]]), at, NOBODY, feedback == "both").message
+
+
+# --- as messages
+
+
+def run_messages(this: Occurrence) -> list[Array]:
+    """The same by every worker's moves, message by message. Where all receive the same, it is checked to be the same
+    bits."""
+    if this.plain:
+        return run_exchange(this)
+    world = [_Mover(this, rank) for rank in range(this.workers)]
+    queues = [[move for phase in mover.phases() for move in phase] for mover in world]
+    mail: Mail = {}
     while any(queues):
         for mover, queue in zip(world, queues, strict=True):
             while queue and mover.move(queue[0], mail):
                 queue.pop(0)
-    for mover in world[1:]:
-        assert mover.result.tobytes() == world[0].result.tobytes(), "workers end with different bits"
-    return world[0].result
+    results = [mover.result for mover in world]
+    same = this.exchange.kind != "mix" and this.codec.near is None
+    assert not same or len({r.tobytes() for r in results}) == 1, "workers end with different bits"
+    return results
 
 
-@dataclass
+Mail = dict[tuple[int, int, Message], bytes]
+"""What is under way, by (sender, receiver, message)."""
+
+
 class _Mover:
-    exchange: Exchange
-    rank: int
-    kernels: dict[str, Kernel]
-    held: dict[tuple[int, Message], bytes]
+    """One worker. `held` are messages by who made them; `put` is what it put into its own contribution."""
 
-    def __post_init__(self) -> None:
-        self.result = np.zeros_like(self.exchange.values[0])
+    def __init__(self, this: Occurrence, rank: int) -> None:
+        self.this, self.rank = this, rank
+        self.held: dict[tuple[int, Message], bytes] = {}
+        self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
+        self.put: Array | None = None
+        self.kernels = {k.name: k for k in self._kernels()}
 
-    def move(self, move: Run | Send | Receive, mail: dict[tuple[int, int, Message], bytes]) -> bool:
+    def _kernels(self) -> tuple[Kernel, ...]:
+        exchange = self.this.exchange
+        if self.this.gathers:
+            return gather_kernels(exchange.kind, exchange.feedback)
+        return ROUTES[exchange.route].kernels(exchange.feedback, exchange.kind)
+
+    def phases(self) -> tuple[Phase, ...]:
+        if not self.this.gathers:
+            return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
+        heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
+        hearing = [w for w in range(self.this.workers) if w != self.rank and self.rank in dict(self.this.row(w))]
+        return gather_phases(self.rank, heard, hearing)
+
+    def move(self, move: Move, mail: Mail) -> bool:
         match move:
             case Send(message=message, made_by=made_by, peer=peer):
                 mail[self.rank, peer, message] = self.held[made_by, message]
@@ -170,23 +267,38 @@ class _Mover:
                 self.run(move, self.kernels[move.kernel])
         return True
 
+    def chunk(self, number: int) -> slice:
+        return slice(0, self.result.size) if self.this.gathers else self.this.chunk(number)
+
     def run(self, run: Run, kernel: Kernel) -> None:
-        at = self.exchange.chunk(run.chunk)
+        at = self.chunk(run.chunk)
         if at.stop == at.start:
             if run.output is not None:
                 self.held[self.rank, run.output] = b""
-            return
-        terms = [self.exchange.decoded(self.held[key], at) for key in run.inputs]
-        if kernel.decodes:
-            self.result[at] = terms[0]
-            return
-        if kernel.tensor:
-            terms.append(self.exchange.values[self.rank][at])
-        with np.errstate(all="ignore"):
-            value = terms[0]
-            for term in terms[1:]:
-                value = value + term
-            value = self.exchange.divided(value) if kernel.averages else value
-        assert run.output is not None
+        elif kernel.decodes:
+            self.result[at] = self.value(run, kernel, at)
+        else:
+            assert run.output is not None
+            self.held[self.rank, run.output] = self.encoded(run, kernel, at)
+
+    def encoded(self, run: Run, kernel: Kernel, at: slice) -> bytes:
+        if self.this.gathers:
+            code = self.this.contribution(self.rank)
+            self.put = code.put
+            return code.message
         worker = NOBODY if kernel.owner else self.rank
-        self.held[self.rank, run.output] = self.exchange.encoded(value, at, worker, kernel.residual)
+        return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message
+
+    def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
+        real = self.result.dtype.type
+        terms = [decode(self.this.codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
+        if kernel.weighted:
+            weights = dict(self.this.row(self.rank))
+            terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]
+        if kernel.tensor:
+            terms.append(self.this.tensor(self.rank)[at])
+        with np.errstate(all="ignore"):
+            total = terms[0]
+            for term in terms[1:]:
+                total = total + term
+            return self.this.divided(total) if kernel.averages else total

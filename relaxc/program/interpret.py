@@ -1,142 +1,423 @@
 """What a program means: N workers in one process, in the simplest possible way.
 
 The oracle for generated code and the engine of `relaxc simulate`. Tensors are flat numpy arrays in the arithmetic
-type of their parameter (f32, or f64 for f64 tensors), already rounded to the tensor's dtype. An uncompressed mean
-sums in rank order; a real all-reduce may differ from it in its last bits.
+type of their parameter (f32, or f64 for f64 tensors); weights and gradients are rounded to the tensor's dtype when
+they are assigned. An uncompressed mean sums in rank order; a real all-reduce may differ from it in its last bits.
+
+A body's gradient exchange that the runtime carries out during backward (passes/gradients.py) has a meaning of its own
+where gradients are absent: a worker without one contributes zeros and its residual waits; where no worker has one, or
+nothing has landed yet, there is no gradient to step with. Anywhere else an absent gradient reads as zeros.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from relaxc.program.evaluate import round_to
-from relaxc.program.exchange import Array, Exchange, Losses, real_type, run_carried, run_mean
-from relaxc.program.ir import After, Assign, Carried, Expression, Let, Mean, Program, Read, Statement, Step
+from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
+from relaxc.program.evaluate import encode, round_to
+from relaxc.program.exchange import (
+    Code,
+    Occurrence,
+    Residuals,
+    Row,
+    encoding_keys,
+    real_type,
+    run_exchange,
+    run_messages,
+)  # fmt: skip
+from relaxc.program.functions import Array
+from relaxc.program.ir import (
+    After,
+    Apply,
+    Assign,
+    Body,
+    Decode,
+    Encode,
+    Every,
+    Exchange,
+    Expression,
+    Let,
+    Optimizer,
+    Phase,
+    Program,
+    Read,
+    Reduce,
+    Statement,
+    Step,
+    flattened,
+    within,
+)  # fmt: skip
+from relaxc.program.passes.gradients import take_gradient
+from relaxc.program.paths import Gradient
+from relaxc.topology.topology import Topology
+from relaxc.topology.weights import own_weight, weights
+from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.selection import assign
 
-StepFunction = Callable[[int, int, Array | None], None]
-"""step(worker, parameter number, gradient): the optimiser's share; None where nothing landed."""
+Value = float | Array | Code
+"""A number, a tensor of shape (elements,), a cell of shape (), or a code."""
 
-Values = list[Array]
-"""One array per worker."""
+Values = list[Any]
+"""A Value for each worker."""
+
+
+class Rule(Protocol):
+    """The user's optimiser, as a program sees it. Arrays are flat, in the parameter's arithmetic type."""
+
+    def step(self, worker: int, parameter: Parameter, weight: Array, grad: Array) -> Array:
+        """The new weight."""
+
+    def number(self, worker: int, parameter: Parameter, name: str) -> float:
+        """`lr`, or the setting `name`."""
+
+    def state(self, worker: int, parameter: Parameter, name: str) -> Array: ...
 
 
 @dataclass(frozen=True)
 class _Late:
-    """A launched block that has not landed: when it is due, its lets, and which workers had a gradient at the
-    launch."""
+    """A launched block that has not landed: when it is due, its lets, its round, and which workers had a gradient at
+    the launch."""
 
     due: int
     lets: dict[str, Values]
+    round: int
     present: tuple[bool, ...]
 
 
 @dataclass
+class _Store:
+    """What a parameter keeps from one iteration to the next. Counters and queues are by block."""
+
+    weight: Values
+    states: dict[str, Values] = field(default_factory=dict)
+    runs: dict[int, int] = field(default_factory=dict)
+    reached: dict[int, int] = field(default_factory=dict)
+    waited: dict[int, int] = field(default_factory=dict)
+    queues: dict[int, deque[_Late]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class _Scope:
-    """One iteration of one parameter. `grad` is None where nothing has landed."""
+    """One iteration of one parameter, in one block. `grad` and `present` are of the iteration: `present[w]` tells
+    whether worker w has a gradient to step with. `round` is that of the block's exchanges."""
 
     parameter: Parameter
-    present: tuple[bool, ...]
-    grad: Values | None
-    lets: dict[str, Values] = field(default_factory=dict)
+    body: Body
+    store: _Store
+    grad: Values
+    present: list[bool]
+    lets: dict[str, Values]
+    round: int
+
+    @property
+    def real(self) -> np.dtype[Any]:
+        return real_type(self.parameter)
+
+    def tensor(self, value: float | Array) -> Array:
+        return np.broadcast_to(np.asarray(value, self.real), (self.parameter.elements,)).copy()
+
+    def stored(self, value: float | Array) -> Array:
+        """As the parameter's dtype holds it."""
+        return round_to(self.tensor(value), self.parameter.dtype)
 
 
 class Interpreter:
-    """Runs `program` for `workers` workers over a model with `parameters`."""
+    """Runs `program` for `workers` workers over a model with `parameters`, all starting with `weights` (an array for
+    each parameter, zeros by default).
 
-    def __init__(self, program: Program, parameters: Sequence[Parameter], workers: int, seed: int = 0) -> None:
+    `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
+    `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        parameters: Sequence[Parameter],
+        workers: int,
+        seed: int = 0,
+        weights: Sequence[Array] | None = None,
+        optimizer: Rule | None = None,
+        messages: bool = False,
+    ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
+        self.optimizer = optimizer
         self.iteration = 0
         self.bodies = assign([body.selector for body in program.bodies], parameters)
-        self.losses: dict[tuple[int, int], Losses] = {}
-        """By (place, parameter)."""
-        self._late: dict[int, deque[_Late]] = {}
+        self.residuals: dict[tuple[int, int], Residuals] = {}
+        self._exchange = run_messages if messages else run_exchange
+        self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
 
-    def iterate(
-        self, grads: Sequence[Sequence[Array | None]], step: StepFunction | None = None
-    ) -> list[list[Array | None]]:
+    @property
+    def weights(self) -> list[list[Array]]:
+        """By worker and parameter."""
+        return [[store.weight[w] for store in self._stores] for w in range(self.workers)]
+
+    def states(self, worker: int, parameter: int) -> dict[str, float | Array]:
+        """A worker's states of a parameter, by name."""
+        return {name: values[worker] for name, values in self._stores[parameter].states.items()}
+
+    def _started(self, parameter: Parameter, weight: Array | None) -> _Store:
+        real = real_type(parameter)
+        flat = np.zeros(parameter.elements, real) if weight is None else np.asarray(weight).ravel().astype(real)
+        store = _Store([round_to(flat, parameter.dtype) for _ in range(self.workers)])
+        if (body := self._body(parameter)) is not None:
+            scope = self._scope(parameter, body, store, [None] * self.workers)
+            for state in body.states:
+                values = self._value(state.initial, scope)
+                store.states[state.name] = [_shaped(v, state.shape, scope) for v in values]
+        return store
+
+    def _body(self, parameter: Parameter) -> Body | None:
+        number = self.bodies[parameter.number]
+        return None if number is None else self.program.bodies[number]
+
+    def _scope(self, parameter: Parameter, body: Body, store: _Store, grads: Sequence[Array | None]) -> _Scope:
+        real = real_type(parameter)
+        flat = [np.zeros(parameter.elements, real) if g is None else np.asarray(g).ravel().astype(real) for g in grads]
+        present = [g is not None for g in grads]
+        return _Scope(parameter, body, store, flat, present, {}, self.iteration)
+
+    # --- an iteration
+
+    def iterate(self, grads: Sequence[Sequence[Array | None]]) -> list[list[Array | None]]:
         """One iteration: `grads[worker][parameter]` as backward made them, None where a worker has none for a
         parameter.
 
-        Return what `.grad` is afterwards, in the same shape; None where nothing landed.
+        Return what `.grad` is when backward returns, in the same shape; None where there is no gradient to step with.
         """
-        results = [
-            self._iterate(parameter, [g[parameter.number] for g in grads], step) for parameter in self.parameters
-        ]
+        results = [self._parameter(p, [g[p.number] for g in grads]) for p in self.parameters]
         self.iteration += 1
-        return [[None if r is None else r[w] for r in results] for w in range(self.workers)]
+        return [[result[w] for result in results] for w in range(self.workers)]
 
-    def _iterate(self, parameter: Parameter, grads: Sequence[Array | None], step: StepFunction | None) -> Values | None:
-        real = real_type(parameter)
-        flat = [np.zeros(parameter.elements, real) if g is None else g.ravel().astype(real) for g in grads]
-        scope = _Scope(parameter, tuple(g is not None for g in grads), flat)
-        body = self.bodies[parameter.number]
-        if body is not None:
-            self._run(self.program.bodies[body].statements, scope, step)
-        return scope.grad
+    def _parameter(self, parameter: Parameter, grads: Sequence[Array | None]) -> list[Array | None]:
+        """After its last assignment, which is before the cut, `grad` is what the user sees."""
+        body = self._body(parameter) or Body(None, (), (Step(),))
+        scope = self._scope(parameter, body, self._stores[parameter.number], grads)
+        gradient, rest = take_gradient(body.statements)
+        if gradient is not None:
+            self._native(gradient, scope)
+        self._run(rest, scope)
+        return [g if present else None for g, present in zip(scope.grad, scope.present, strict=True)]
+
+    # --- the gradient exchange that runs during backward
+
+    def _native(self, gradient: Gradient, scope: _Scope) -> None:
+        """`grad` is the mean of `gradient.delay` iterations ago, if any worker had a gradient then."""
+        exchange = gradient.exchange
+        mean = self._exchanged(exchange, list(scope.grad), scope, scope.present)
+        if exchange.feedback == "both" and not any(scope.present):  # nothing is applied, so the owners get it back
+            self.residuals[exchange.place, scope.parameter.number].owner += scope.stored(mean[0])
+        queue = scope.store.queues.setdefault(-1, deque())
+        queue.append(_Late(self.iteration + gradient.delay, {"grad": mean}, scope.round, tuple(scope.present)))
+        landed = queue.popleft() if queue[0].due <= self.iteration else None
+        any_present = landed is not None and any(landed.present)
+        for w in range(self.workers):
+            scope.present[w] = any_present
+            scope.grad[w] = scope.stored(landed.lets["grad"][w] if landed is not None and any_present else 0.0)
 
     # --- statements
 
-    def _run(self, body: Sequence[Statement], scope: _Scope, step: StepFunction | None) -> None:
-        for statement in body:
+    def _run(self, statements: Sequence[Statement], scope: _Scope) -> None:
+        for statement in statements:
             match statement:
                 case Let(name=name, value=value):
                     scope.lets[name] = self._value(value, scope)
-                case Assign(name="grad", value=value):
-                    values = self._value(value, scope)
-                    rounded = [round_to(v, scope.parameter.dtype) for v in values]
-                    scope.grad = rounded if any(scope.present) else None
+                case Assign(name=name, value=value):
+                    self._assign(name, self._value(value, scope), scope)
+                case Step():
+                    self._step(scope)
+                case Every() | Phase() if self._runs(statement, scope):
+                    self._block(statement, scope)
+                case Every() | Phase():
+                    self._land_within(statement.body, scope)
                 case After():
-                    self._after(statement, scope, step)
-                case Step() if step is not None:
-                    for worker in range(self.workers):
-                        step(worker, scope.parameter.number, scope.grad[worker] if scope.grad else None)
+                    self._launch(statement, scope)
 
-    def _after(self, after: After, scope: _Scope, step: StepFunction | None) -> None:
-        """Launch, then land what is due. Until something lands there is no gradient to apply."""
-        queue = self._late.setdefault(scope.parameter.number, deque())
-        queue.append(_Late(self.iteration + after.delay, scope.lets, scope.present))
-        scope.grad = None
-        while queue and queue[0].due <= self.iteration:
-            late = queue.popleft()
-            landing = _Scope(scope.parameter, late.present, scope.grad, late.lets)
-            self._run(after.body, landing, step)
-            scope.grad = landing.grad
+    def _assign(self, name: str, values: Values, scope: _Scope) -> None:
+        for w, value in enumerate(values):
+            if name == "weight":
+                scope.store.weight[w] = scope.stored(value)
+            elif name == "grad":
+                scope.grad[w], scope.present[w] = scope.stored(value), True
+            else:
+                scope.store.states[name][w] = _updated(scope.store.states[name][w], value)
+
+    def _step(self, scope: _Scope) -> None:
+        """Workers without a gradient skip it, as torch's optimisers do."""
+        if self.optimizer is None:
+            return
+        for w in range(self.workers):
+            if scope.present[w]:
+                new = self.optimizer.step(w, scope.parameter, scope.store.weight[w].copy(), scope.grad[w].copy())
+                scope.store.weight[w] = scope.stored(new)
+
+    def _block(self, block: Every | Phase, scope: _Scope) -> None:
+        run = scope.store.runs.get(block.block, 0)
+        scope.store.runs[block.block] = run + 1
+        self._run(block.body, replace(scope, round=run))
+
+    def _runs(self, block: Every | Phase, scope: _Scope) -> bool:
+        """For a phase, the round is the number of earlier runs of the enclosing block."""
+        if isinstance(block, Phase):
+            return block.first <= scope.round and (block.end is None or scope.round < block.end)
+        return self._due(block, scope)
+
+    def _due(self, every: Every, scope: _Scope) -> bool:
+        """Guards have the same truth on all workers, so worker 0's numbers do."""
+        period = host_number(every.period, self._names(every.period, scope, {}, 0)[0])
+        store, block = scope.store, every.block
+        reached = store.reached.get(block, 0)
+        store.reached[block] = reached + 1
+        if every.how == "geometric":
+            return geometric(self.seed, block, reached, period)
+        if every.how == "staggered" and reached == 0:
+            store.waited[block] = head_start(scope.parameter.number, len(self.parameters), period)
+        waited = store.waited.get(block, 0) + 1
+        store.waited[block] = 0 if waited >= period else waited
+        return waited >= period
+
+    def _launch(self, after: After, scope: _Scope) -> None:
+        """Launch, then land what is due. Where it is the gradient that is under way, there is none to step with in an
+        iteration in which it doesn't land."""
+        due = self.iteration + after.delay
+        queue = scope.store.queues.setdefault(after.block, deque())
+        queue.append(_Late(due, dict(scope.lets), scope.round, tuple(scope.present)))
+        landed = self._land(after, scope)
+        if not landed and any(isinstance(s, Assign) and s.name == "grad" for s in flattened(after.body)):
+            scope.present[:] = [False] * self.workers
+            scope.grad[:] = [scope.tensor(0.0) for _ in range(self.workers)]
+
+    def _land(self, after: After, scope: _Scope) -> bool:
+        """Run the block for what is due, if anything is."""
+        queue = scope.store.queues.get(after.block)
+        if not queue or queue[0].due > self.iteration:
+            self._land_within(after.body, scope)
+            return False
+        late = queue.popleft()
+        self._run(after.body, replace(scope, lets=late.lets, round=late.round))
+        return True
+
+    def _land_within(self, statements: Sequence[Statement], scope: _Scope) -> None:
+        """What was launched in a block lands whether or not that block runs."""
+        for statement in statements:
+            if isinstance(statement, After):
+                self._land(statement, scope)
+            elif isinstance(statement, Every | Phase):
+                self._land_within(statement.body, scope)
 
     # --- expressions
 
     def _value(self, e: Expression, scope: _Scope) -> Values:
+        """A value for each worker. What is sent or received is done first; the rest is arithmetic of one worker
+        alone."""
+        done: dict[str, Values] = {}
+        e = self._without_codes(e, scope, done)
+        if isinstance(e, Read) and (known := self._known(e.name, scope, done)) is not None:
+            return list(known)
+        return [self._evaluator(e, scope, done, w).value(e) for w in range(self.workers)]
+
+    def _evaluator(self, e: Expression, scope: _Scope, done: dict[str, Values], worker: int) -> Evaluator:
+        def own(topology: Topology) -> float:
+            return own_weight(topology, self.workers, scope.round, self.seed, worker)
+
+        return Evaluator(scope.real, *self._names(e, scope, done, worker), own)
+
+    def _without_codes(self, e: Expression, scope: _Scope, done: dict[str, Values]) -> Expression:
+        """`e` with its exchanges, encodes and decodes replaced by names that `done` binds to their values."""
         match e:
-            case Read(name="grad") if scope.grad is not None:
-                return scope.grad
-            case Read(name=name):
-                return scope.lets[name]
-            case Mean(codec=None, value=value):
-                return [self._plain_mean(self._value(value, scope))] * self.workers
-            case Mean(codec=codec, value=value) | Carried(codec=codec, value=value) if codec is not None:
-                values = self._value(value, scope)
-                key = (e.place, scope.parameter.number)
-                losses = self.losses.setdefault(key, Losses.zeros(scope.parameter, self.workers))
-                exchange = Exchange(e, codec, values, scope.present, losses, scope.parameter, self.seed, self.iteration)
-                return [self._exchange(exchange)] * self.workers
-        raise NotImplementedError(f"{type(e).__name__} between exchanges")
+            case Exchange(value=value):
+                values = self._exchanged(e, self._value(value, scope), scope)
+            case Encode(value=value):
+                values = [self._code(e, scope.tensor(v), w, scope) for w, v in enumerate(self._value(value, scope))]
+            case Decode(code=code):
+                values = [c.decoded() for c in self._value(code, scope)]
+            case Apply(arguments=arguments):
+                return replace(e, arguments=tuple(self._without_codes(a, scope, done) for a in arguments))
+            case Reduce(argument=argument):
+                return replace(e, argument=self._without_codes(argument, scope, done))
+            case _:
+                return e
+        name = f"#{len(done)}"
+        done[name] = values
+        return Read(name)
 
-    def _plain_mean(self, values: Values) -> Array:
-        with np.errstate(all="ignore"):
-            total = values[0]
-            for value in values[1:]:
-                total = total + value
-            mean: Array = total * total.dtype.type(1 / self.workers)
-        return mean
+    def _code(self, encoding: Encode, value: Array, worker: int, scope: _Scope) -> Code:
+        keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
+        return Code(encoding.codec, value, encode(encoding.codec, value, keys))
 
-    def _exchange(self, exchange: Exchange) -> Array:
-        """Where no worker has a gradient nothing is applied, and the owners get back what left their residuals."""
-        result = run_carried(exchange) if isinstance(exchange.mean, Carried) else run_mean(exchange)
-        if not any(exchange.present) and exchange.mean.feedback == "both":
-            exchange.losses.owner += round_to(result, exchange.parameter.dtype)
-        return result
+    def _exchanged(
+        self, exchange: Exchange, values: Values, scope: _Scope, present: Sequence[bool] | None = None
+    ) -> Values:
+        sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
+        key = (exchange.place, scope.parameter.number)
+        residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
+        rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
+        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present)
+        return list(self._exchange(this))
+
+    def _rows(self, topology: Topology, round: int) -> list[Row]:
+        return [weights(topology, self.workers, round, self.seed, rank) for rank in range(self.workers)]
+
+    # --- names
+
+    def _known(self, name: str, scope: _Scope, done: dict[str, Values]) -> Values | None:
+        """What a name that is no number of the host's own stands for."""
+        if name == "weight":
+            return scope.store.weight
+        if name == "grad":
+            return scope.grad
+        return done.get(name, scope.lets.get(name, scope.store.states.get(name)))
+
+    def _names(
+        self, e: Expression, scope: _Scope, done: dict[str, Values], worker: int
+    ) -> tuple[dict[str, float], dict[str, Array]]:
+        """The numbers and the tensors that `e` reads, for one worker."""
+        numbers: dict[str, float] = {}
+        tensors: dict[str, Array] = {}
+        for read in within(e):
+            if isinstance(read, Read | Optimizer):
+                value = self._read(read, scope, done, worker)
+                if isinstance(value, float):
+                    numbers[name_of(read)] = value
+                else:
+                    tensors[name_of(read)] = value
+        return numbers, tensors
+
+    def _read(self, read: Read | Optimizer, scope: _Scope, done: dict[str, Values], worker: int) -> Any:
+        if isinstance(read, Optimizer):
+            if read.tensor:
+                return self._rule().state(worker, scope.parameter, read.name)
+            return float(self._rule().number(worker, scope.parameter, read.name))
+        if read.name == "lr":
+            return float(self._rule().number(worker, scope.parameter, "lr"))
+        known = self._known(read.name, scope, done)
+        if known is not None:
+            return known[worker]
+        return float({"t": self.iteration, "workers": self.workers, "rank": worker}[read.name])
+
+    def _rule(self) -> Rule:
+        if self.optimizer is None:
+            raise ValueError("this program reads what is the optimizer's: give the interpreter one")
+        return self.optimizer
+
+
+def _shaped(value: float | Array, shape: str, scope: _Scope) -> float | Array:
+    """A state's first value."""
+    if shape == "number":
+        return float(value)
+    return np.asarray(value, scope.real) if shape == "cell" else scope.tensor(value)
+
+
+def _updated(old: float | Array, new: float | Array) -> float | Array:
+    """What a state holds after an assignment: no state ever becomes non-finite."""
+    if isinstance(old, float):
+        number = float(new)
+        return number if math.isfinite(number) else old
+    return settled(old, new)

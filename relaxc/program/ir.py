@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relaxc.language.source import Span
+from relaxc.topology.topology import Topology
 from relaxc.wire.layout import Layout
-from relaxc.wire.routes import Kernel
 
 # --- expressions
 
@@ -25,9 +25,29 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A name in scope: `grad`, `weight`, a let or a state; in a codec `x`, a let or a field."""
+    """A name in scope: weight, grad, lr, t, workers, rank, a let or a state; in a codec `x`, a let, a field, or the name
+    of `receive near`."""
 
     name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """`optimizer.NAME`: a state of the user's optimiser for this parameter (a tensor), or one of its settings (a
+    number)."""
+
+    name: str
+    tensor: bool
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """W[i, i] of a topology in this round."""
+
+    topology: Topology
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +56,17 @@ class Apply:
 
     function: str
     arguments: tuple[Expression, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Over the elements of a codec's block, in the order of wire/sums.py: min, max, sum, mean, norm."""
+    """In a codec over its block: min, max, sum, mean, norm. In an algorithm over this parameter: norm. In the order of
+    wire/sums.py."""
 
     function: str
     argument: Expression
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,35 +77,51 @@ class Dither:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """The exchange: the mean of `value` over all workers, every worker receiving the same bits.
+class Encode:
+    """A code: what this worker sends of `value`. `place` is an encoding place, as an exchange's."""
 
-    `feedback` is none, worker or both; `route` is all or ring; `place` numbers the encoding places of a program: this
-    one's contributions have `place`, its re-encoding after the sum has `place + 1`.
+    value: Expression
+    codec: Codec
+    place: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """What a receiver makes of `code`, a Read of a let that is an Encode, or an Encode; a codec with `near` decodes next
+    to what was put into that very code."""
+
+    code: Expression
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """`kind` is mean or sum, over all workers, every worker receiving the same bits, or mix, over the neighbours in
+    `topology` with its weights.
+
+    `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
+    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the encoding
+    places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
     """
 
+    kind: str
     value: Expression
     codec: Codec | None
     feedback: str
     route: str
+    topology: Topology | None
     place: int
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A mean as messages: what `passes/carry` makes of it. `kernels` are the local computations of its route."""
+Expression = Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Encode | Decode | Exchange
 
-    value: Expression
-    codec: Codec
-    feedback: str
-    route: str
-    place: int
-    kernels: tuple[Kernel, ...]
-
-
-Expression = Constant | Read | Apply | Reduce | Dither | Mean | Carried
-
-FUNCTIONS = frozenset({"sqrt", "abs", "sign", "min", "max", "clamp", "round", "floor"})
+FUNCTIONS = {
+    "sqrt": 1, "abs": 1, "sign": 1, "min": 2, "max": 2, "clamp": 3, "round": 1, "floor": 1, "exp": 1, "log": 1,
+    "log2": 1, "mod": 2, "wrap": 2, "where": 3,
+}  # fmt: skip
+"""The elementwise functions and how many arguments each takes. What each means is written down in evaluate.py."""
 
 
 # --- codecs
@@ -107,8 +146,9 @@ class Send:
 class Codec:
     """A codec with its arguments folded in. `text` is its full form, `minmax(bits = 8, block = 512, ...)`.
 
-    `receive` reads fields, and lets in `steps` that read only fields and constants. `cast` is true where the only
-    field is a float per element: such a codec is exempt from scale-freedom and has no bias to feed back.
+    `receive` reads fields, and lets in `steps` that read only fields and constants; with `near`, which is then the name
+    that was written, also the receiver's own value. `cast` is true where the only field is a float per element: such a
+    codec is exempt from scale-freedom and has no bias to feed back.
     """
 
     text: str
@@ -116,6 +156,7 @@ class Codec:
     steps: tuple[CodecLet | Send, ...]
     receive: Expression
     dithers: bool
+    near: str | None = None
 
     @property
     def cast(self) -> bool:
@@ -123,6 +164,17 @@ class Codec:
 
 
 # --- statements
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Lives across iterations; starts as `initial`. `shape` is number (the host keeps it), cell (a number that depends on
+    a tensor, by norm: one element per parameter, kept beside the tensors) or tensor."""
+
+    name: str
+    initial: Expression
+    shape: str
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +186,8 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
+    """`x op= e` is `x = x op e` here."""
+
     name: str
     value: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -147,15 +201,43 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Every:
+    """`how` is number (run at every `period`-th time that control reaches it), geometric (run with probability
+    1 / period, drawn from the shared seed) or staggered (as number, each parameter with its own head start).
+
+    `block` numbers the blocks of a body: the body itself is 0. Each counts its runs.
+    """
+
+    block: int
+    how: str
+    period: Expression
+    body: tuple[Statement, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Runs while the enclosing block's number of earlier runs is in [first, end); `end` None is for ever."""
+
+    block: int
+    name: str
+    first: int
+    end: int | None
+    body: tuple[Statement, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class After:
     """The body runs `delay` iterations after its launch, with the lets of the launching iteration."""
 
+    block: int
     delay: int
     body: tuple[Statement, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Statement = Let | Assign | Step | After
+Statement = Let | Assign | Step | Every | Phase | After
 
 
 Selector = tuple[object, ...] | None
@@ -165,9 +247,11 @@ Selector = tuple[object, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The program of the parameters that `selector` matches and no earlier body's does."""
+    """The program of the parameters that `selector` matches and no earlier body's does. Names of lets are unique in a
+    body."""
 
     selector: Selector
+    states: tuple[State, ...]
     statements: tuple[Statement, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -177,11 +261,43 @@ class Program:
     bodies: tuple[Body, ...]
 
 
-def exchanges(statements: tuple[Statement, ...]) -> Iterator[Mean | Carried]:
-    """The exchanges of some statements, in text order, late ones included."""
+# --- walks
+
+
+def children(e: Expression) -> tuple[Expression, ...]:
+    match e:
+        case Apply(arguments=arguments):
+            return arguments
+        case Reduce(argument=argument) | Dither(argument=argument):
+            return (argument,)
+        case Encode(value=value) | Exchange(value=value):
+            return (value,)
+        case Decode(code=code):
+            return (code,)
+    return ()
+
+
+def within(e: Expression) -> Iterator[Expression]:
+    """`e` and all that it is made of, inner first, left to right."""
+    for child in children(e):
+        yield from within(child)
+    yield e
+
+
+def blocks(statement: Statement) -> tuple[Statement, ...]:
+    """The statements inside of one."""
+    return statement.body if isinstance(statement, Every | Phase | After) else ()
+
+
+def flattened(statements: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements in text order, those inside of others behind them."""
     for statement in statements:
-        match statement:
-            case Let(value=Mean() | Carried() as value) | Assign(value=Mean() | Carried() as value):
-                yield value
-            case After(body=body):
-                yield from exchanges(body)
+        yield statement
+        yield from flattened(blocks(statement))
+
+
+def exchanges(statements: tuple[Statement, ...]) -> Iterator[Exchange]:
+    """The exchanges of some statements, in the order in which they leave."""
+    for statement in flattened(statements):
+        if isinstance(statement, Let | Assign):
+            yield from (e for e in within(statement.value) if isinstance(e, Exchange))

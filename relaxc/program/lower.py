@@ -1,62 +1,74 @@
-"""Spec -> Program: each `relax` statement becomes the algorithm that it stands for."""
+"""Spec -> Program: each relaxation becomes the body that it stands for, its arguments folded in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
-from relaxc.language.spec import Feedback, Relaxation, Spec, Value
-from relaxc.program.codec import lower_codec
-from relaxc.program.ir import After, Assign, Body, Codec, Let, Mean, Program, Read, Selector, Statement, Step
-
-PLACES_PER_EXCHANGE = 2
-"""A contribution's place and, behind it, its re-encoding's."""
+from relaxc.language.report import Report
+from relaxc.language.spec import Spec, Use
+from relaxc.program.ir import Body, Program, Selector, State
+from relaxc.program.lower_expressions import Codecs, Expressions, Places
+from relaxc.program.lower_statements import Statements
+from relaxc.program.shapes import forms_of
 
 
 def lower(spec: Spec) -> Program:
-    params = dict(spec.params)
-    return Program(tuple(_body(relaxation, number, params) for number, relaxation in enumerate(spec.relaxations)))
+    """Raise SpecError with all that can't be lowered, in text order."""
+    report = Report()
+    program = lower_uses(spec.uses, report)
+    report.finish()
+    return program
 
 
-def _body(relaxation: Relaxation, number: int, params: Mapping[str, Value]) -> Body:
-    codec = lower_codec(relaxation.codec) if relaxation.codec else None
-    place = number * PLACES_PER_EXCHANGE
-    mean = Mean(Read("grad"), codec, feedback_of(relaxation.feedback, codec), relaxation.route, place)
-    selector = None if relaxation.selector is None else lower_selector(relaxation.selector, params)
-    return Body(selector, _late(mean, relaxation.delay), relaxation.span)
+def lower_uses(uses: Sequence[Use], report: Report) -> Program:
+    """A body for each use; one with a mistake, which is in the report then, has holes and is good for nothing else."""
+    places, codecs = Places(), Codecs(report)
+    return Program(tuple(_body(use, places, codecs, report) for use in uses))
 
 
-def feedback_of(written: Feedback, codec: Codec | None) -> str:
-    """SEMANTICS decision 18: `auto` keeps what a biased codec loses; casts and noise that averages out lose nothing
-    that is worth the memory."""
-    if written is not Feedback.AUTO:
-        return str(written)
-    return "none" if codec is None or codec.cast or codec.dithers else "both"
+def _body(use: Use, places: Places, codecs: Codecs, report: Report) -> Body:
+    expressions = Expressions(use, places, codecs, report)
+    statements = Statements(expressions)
+    states = tuple(_states(use, expressions))
+    lowered = statements.body(use.definition.body)
+    selector = None if use.selector is None else lower_selector(use.selector)
+    return shaped(Body(selector, states, lowered, use.span))
 
 
-def _late(mean: Mean, delay: int) -> tuple[Statement, ...]:
-    """grad = delay(mean, k)  step: `delay(e, k)` in a statement is `let a = e  after k { statement of a }`."""
-    if delay == 0:
-        return Assign("grad", mean), Step()
-    return Let("fresh", mean), After(delay, (Assign("grad", Read("fresh")),)), Step()
+def _states(use: Use, expressions: Expressions) -> Iterator[State]:
+    """States in text order, so that an initialiser sees those above it. Their shapes come later."""
+    for statement in use.definition.body:
+        if isinstance(statement, syntax.State):
+            name = expressions.names.state(statement.name)
+            initial = expressions.initial(statement.value)
+            yield State(name, initial, "tensor", expressions.place_of(statement))
 
 
-def lower_selector(e: syntax.Expression, params: Mapping[str, Value]) -> Selector:
+def shaped(body: Body) -> Body:
+    """`body` with the shapes of its states, which are the join of all that they are ever given."""
+    forms = forms_of(body)
+    states = tuple(replace(state, shape=str(forms[state.name].shape)) for state in body.states)
+    return replace(body, states=states)
+
+
+def lower_selector(e: syntax.Expression) -> Selector:
     """The plain-data form of a selector that check has accepted."""
     match e:
         case syntax.String(value=value):
             return ("name", value)
         case syntax.Unary(operator="not", operand=operand):
-            return ("not", lower_selector(operand, params))
+            return ("not", lower_selector(operand))
         case syntax.Binary(operator="and" | "or" as operator, left=left, right=right):
-            return (operator, lower_selector(left, params), lower_selector(right, params))
+            return (operator, lower_selector(left), lower_selector(right))
         case syntax.Binary(operator=operator, left=left, right=right):
-            return (operator, _side(left, params), _side(right, params))
+            return (operator, _side(left), _side(right))
     raise SpecError([Diagnostic("RX0220", "not a selector", (Label(e.span),))])
 
 
-def _side(e: syntax.Expression, params: Mapping[str, Value]) -> object:
+def _side(e: syntax.Expression) -> object:
     match e:
         case syntax.Number(value=value):
             return value
@@ -66,9 +78,6 @@ def _side(e: syntax.Expression, params: Mapping[str, Value]) -> object:
             return ("text", value)
         case syntax.Name(name="name" | "ndim" | "numel" | "dtype" as field):
             return field
-        case syntax.Name(name=name) if name in params:
-            value = params[name]
-            return ("text", value) if isinstance(value, str) else value
         case syntax.Name(name=name):
             return ("text", name)
     raise SpecError([Diagnostic("RX0220", "not a value of a selector", (Label(e.span),))])

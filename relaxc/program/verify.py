@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from relaxc.program.ir import (
     After,
-    Apply,
     Assign,
     Body,
-    Carried,
-    Constant,
-    Dither,
+    Decode,
+    Encode,
+    Every,
+    Exchange,
     Expression,
     Let,
-    Mean,
+    Phase,
     Program,
     Read,
-    Reduce,
     Statement,
     Step,
-    exchanges,
+    blocks,
+    flattened,
+    within,
 )  # fmt: skip
-from relaxc.wire.routes import ROUTES, Kernel, Message, Phase, Receive, Route, Run, Send
+from relaxc.program.shapes import Form, Shape, form_of, forms_of
+from relaxc.topology.kinds import refusal
+from relaxc.topology.topology import Topology
+from relaxc.topology.weights import partners, receivers
+from relaxc.wire.routes import (
+    ROUTES,
+    Kernel,
+    Message,
+    Move,
+    Receive,
+    Route,
+    Run,
+    Send,
+    gather_kernels,
+    gather_phases,
+)  # fmt: skip
+from relaxc.wire.routes import Phase as Moves
 
 GIVEN = frozenset({"grad", "weight", "lr", "t", "workers", "rank"})
 WORKERS_TRIED = range(1, 9)
+FEEDBACKS = ("none", "worker", "both")
 
 
 class VerifyError(AssertionError):
@@ -38,12 +57,12 @@ def verify(program: Program) -> Program:
     places: list[int] = []
     for body in program.bodies:
         _names(body)
-        _steps(body)
-        for exchange in exchanges(body.statements):
-            places.append(exchange.place)
-            if isinstance(exchange, Carried):
-                verify_route(ROUTES[exchange.route], exchange.feedback, exchange.kernels)
-    _require(len(set(places)) == len(places), "two exchanges share a place")
+        _states(body)
+        _blocks(body)
+        _require(max(_steps(body.statements)) <= 1, "two steps on one path")
+        _codes(body)
+        places += _places(body)
+    _require(len(set(places)) == len(places), "two encodings share a place")
     _require(all(place % 2 == 0 for place in places), "a place overlaps a re-encoding's")
     return program
 
@@ -53,42 +72,98 @@ def _require(condition: bool, what: str) -> None:
         raise VerifyError(what)
 
 
+def _values(statements: tuple[Statement, ...]) -> Iterator[Expression]:
+    """Every expression of some statements, and all that it is made of."""
+    for statement in flattened(statements):
+        match statement:
+            case Let(value=value) | Assign(value=value) | Every(period=value):
+                yield from within(value)
+
+
 def _names(body: Body) -> None:
+    """All that is read is known by then; a let is one value."""
     known = set(GIVEN)
-
-    def visit(statements: tuple[Statement, ...]) -> None:
-        for statement in statements:
-            match statement:
-                case Let(name=name, value=value):
-                    _require(_reads(value) <= known, f"let {name} reads an unknown name")
-                    _require(name not in known, f"let {name} is a second one")
-                    known.add(name)
-                case Assign(name=name, value=value):
-                    _require(name in known, f"assignment to unknown {name}")
-                    _require(_reads(value) <= known, f"assignment to {name} reads an unknown name")
-                case After(delay=delay, body=inner):
-                    _require(delay >= 1, "an `after` of less than one iteration")
-                    visit(inner)
-
-    visit(body.statements)
-
-
-def _steps(body: Body) -> None:
-    _require(sum(isinstance(s, Step) for s in body.statements) <= 1, "two steps")
+    for state in body.states:
+        _require(_reads(state.initial) <= known, f"state {state.name} reads an unknown name")
+        _require(state.name not in known, f"state {state.name} is a second one")
+        known.add(state.name)
+    for statement in flattened(body.statements):
+        match statement:
+            case Let(name=name, value=value):
+                _require(_reads(value) <= known, f"let {name} reads an unknown name")
+                _require(name not in known, f"let {name} is a second one")
+                known.add(name)
+            case Assign(name=name, value=value):
+                _require(name in known, f"assignment to unknown {name}")
+                _require(_reads(value) <= known, f"assignment to {name} reads an unknown name")
+            case Every(period=period):
+                _require(_reads(period) <= known, "a period reads an unknown name")
 
 
 def _reads(e: Expression) -> set[str]:
-    match e:
-        case Read(name=name):
-            return {name}
-        case Constant():
-            return set()
-        case Apply(arguments=arguments):
-            return set().union(*(_reads(a) for a in arguments))
-        case Reduce(argument=argument) | Dither(argument=argument):
-            return _reads(argument)
-        case Mean(value=value) | Carried(value=value):
-            return _reads(value)
+    return {part.name for part in within(e) if isinstance(part, Read)}
+
+
+def _states(body: Body) -> None:
+    forms = forms_of(body)
+    for state in body.states:
+        _require(state.shape == str(forms[state.name].shape), f"state {state.name} has another shape than it is given")
+        _require(state.shape in ("number", "cell", "tensor"), f"state {state.name} is a code")
+
+
+def _blocks(body: Body) -> None:
+    numbers = [s.block for s in flattened(body.statements) if isinstance(s, Every | Phase | After)]
+    _require(len({0, *numbers}) == len(numbers) + 1, "two blocks share a number")
+    for statement in flattened(body.statements):
+        match statement:
+            case After(delay=delay):
+                _require(delay >= 1, "an `after` of less than one iteration")
+            case Phase(first=first, end=end):
+                _require(first >= 0 and (end is None or first < end), "a phase that is never on")
+            case Every(how=how):
+                _require(how in ("number", "geometric", "staggered"), f"no period {how}")
+
+
+def _steps(statements: tuple[Statement, ...]) -> Iterator[int]:
+    """How many steps there are on each path of some statements: phases are alternatives."""
+    always = sum(isinstance(s, Step) for s in statements)
+    always += sum(max(_steps(blocks(s))) for s in statements if isinstance(s, Every | After))
+    phases: Counter[str] = Counter()
+    for statement in statements:
+        if isinstance(statement, Phase):
+            phases[statement.name] += max(_steps(statement.body))
+    yield always
+    yield from (always + steps for steps in phases.values())
+
+
+def _codes(body: Body) -> None:
+    """Codes are sent or decoded, and exchanges are of codes or tensors, as their kind needs it."""
+    forms = forms_of(body)
+    for e in _values(body.statements):
+        match e:
+            case Decode(code=code):
+                _require(_is_code(code, forms), "what is decoded is no code")
+            case Exchange():
+                _exchange(e, forms)
+
+
+def _is_code(e: Expression, forms: dict[str, Form]) -> bool:
+    return form_of(e, forms).shape is Shape.CODE
+
+
+def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
+    _require(e.kind in ("mean", "sum", "mix"), f"no exchange {e.kind}")
+    _require((e.topology is not None) == (e.kind == "mix"), f"a {e.kind} with another way of finding its partners")
+    _require(e.route == "" if e.kind == "mix" else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
+    _require(e.feedback in FEEDBACKS, f"no feedback {e.feedback}")
+    coded = _is_code(e.value, forms)
+    _require(not coded or e.codec is None, "a code is encoded again")
+    _require(e.codec is not None or e.feedback == "none", "feedback without a codec")
+    _require(coded or e.codec is not None or e.kind != "mix", "a mix without a codec")
+
+
+def _places(body: Body) -> list[int]:
+    return [e.place for e in _values(body.statements) if isinstance(e, Exchange | Encode)]
 
 
 # --- a route, on symbols
@@ -108,23 +183,24 @@ class Symbol:
 @dataclass
 class _Worker:
     rank: int
-    phases: tuple[Phase, ...]
+    phases: tuple[Moves, ...]
     held: dict[tuple[int, Message], Symbol] = field(default_factory=dict)
     results: dict[int, Symbol] = field(default_factory=dict)
     made: set[tuple[bool, int]] = field(default_factory=set)
     """(as owner, chunk) of what it has encoded: the coordinates of a dither key."""
 
 
-def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...]) -> None:
-    """For several worker counts: every contribution arrives exactly once at everyone, divided once; all workers hold
-    the same bits; sends and receives pair up; roundings are as stated; what is lost is kept where `feedback` says."""
+def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...], kind: str = "mean") -> None:
+    """For several worker counts: every contribution arrives exactly once at everyone, divided once for a mean and never
+    for a sum; all workers hold the same bits; sends and receives pair up; roundings are as stated; what is lost is kept
+    where `feedback` says."""
     for workers in WORKERS_TRIED:
-        _verify_for(route, feedback, {k.name: k for k in kernels}, workers)
+        _verify_for(route, feedback, {k.name: k for k in kernels}, workers, kind)
 
 
-def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers: int) -> None:
+def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers: int, kind: str) -> None:
     world = [_Worker(rank, route.phases(rank, workers)) for rank in range(workers)]
-    _verify_phases(route, world)
+    _verify_phases(route.name, route.legs(workers), world)
     _run(world, kernels)
     for worker in world:
         _require(sorted(worker.results) == list(range(workers)), f"{route.name}: a chunk never reaches a worker")
@@ -133,25 +209,43 @@ def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers
         _require(len(results) == 1, f"{route.name}: workers end with different bits")
         result = results.pop()
         _require(result.contributions == tuple(range(workers)), f"{route.name}: a contribution is lost or doubled")
-        _require(result.averaged, f"{route.name}: the sum is not divided")
+        _require(result.averaged == (kind == "mean"), f"{route.name}: the sum is not divided, or divided for a sum")
         _require(result.roundings <= route.roundings(workers), f"{route.name}: too many roundings")
     _verify_losses(route, feedback, kernels, world)
 
 
-def _verify_phases(route: Route, world: list[_Worker]) -> None:
+def verify_gather(topology: Topology, workers: int, rounds: int = 4, seed: int = 0) -> None:
+    """Of a mix: in each round every worker makes its result of its own code and of those that it hears, once each, and
+    sends and receives pair up. Where there is no such topology there is nothing to verify."""
+    if refusal(topology, workers) is not None:
+        return
+    kernels = {k.name: k for k in gather_kernels("mix", "none")}
+    for round in range(rounds):
+        heard = [partners(topology, workers, round, seed, rank) for rank in range(workers)]
+        told = [receivers(topology, workers, round, seed, rank) for rank in range(workers)]
+        world = [_Worker(rank, gather_phases(rank, heard[rank], told[rank])) for rank in range(workers)]
+        _verify_phases(str(topology), 1, world)
+        _run(world, kernels)
+        for worker in world:
+            wanted = tuple(sorted({worker.rank, *heard[worker.rank]}))
+            _require(worker.results[0].contributions == wanted, f"{topology}: a neighbour is lost or doubled")
+            _require(worker.results[0].roundings == 1, f"{topology}: encoded more than once")
+
+
+def _verify_phases(name: str, legs: int, world: list[_Worker]) -> None:
     """What keeps the queue's rounds from a circle of waits, and the tags of neighbouring pieces apart."""
-    _require(len({len(w.phases) for w in world}) == 1, f"{route.name}: workers have different numbers of phases")
+    _require(len({len(w.phases) for w in world}) == 1, f"{name}: workers have different numbers of phases")
     sent: dict[tuple[int, int, int], int] = {}
     for kind in (Send, Receive):
         for worker in world:
             for number, phase in enumerate(worker.phases):
                 for move in (m for m in phase if isinstance(m, kind)):
-                    _require(0 <= move.leg < route.legs(len(world)), f"{route.name}: a leg beyond its number of legs")
+                    _require(0 <= move.leg < legs, f"{name}: a leg beyond its number of legs")
                     if isinstance(move, Send):
                         sent[worker.rank, move.peer, move.leg] = number
                     else:
                         before = sent.get((move.peer, worker.rank, move.leg), -1)
-                        _require(before < number, f"{route.name}: a message is received in the phase of its sending")
+                        _require(before < number, f"{name}: a message is received in the phase of its sending")
 
 
 def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], world: list[_Worker]) -> None:
@@ -186,9 +280,7 @@ def _run(world: list[_Worker], kernels: dict[str, Kernel]) -> None:
     _require(not mail, "a message is sent that nobody receives")
 
 
-def _move(
-    worker: _Worker, move: Run | Send | Receive, kernels: dict[str, Kernel], mail: Mail, used: set[tuple[int, int, int]]
-) -> bool:
+def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, used: set[tuple[int, int, int]]) -> bool:
     match move:
         case Send(message=message, made_by=made_by, peer=peer, leg=leg):
             key = (worker.rank, peer, leg)
@@ -212,7 +304,7 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
     if kernel.decodes:
         _require(run.chunk not in worker.results, "a chunk is decoded twice")
-        worker.results[run.chunk] = inputs[0]
+        worker.results[run.chunk] = _gathered(inputs)
         return
     contributions = Counter(c for symbol in inputs for c in symbol.contributions)
     if kernel.tensor:
@@ -226,3 +318,9 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     worker.made.add((kernel.owner, run.chunk))
     origin = (worker.rank, run.output)
     worker.held[origin] = Symbol(origin, tuple(sorted(contributions)), rounding, kernel.averages)
+
+
+def _gathered(inputs: list[Symbol]) -> Symbol:
+    """What is made of the codes that a worker decodes: of one, that one."""
+    contributions = tuple(sorted(c for symbol in inputs for c in symbol.contributions))
+    return Symbol(inputs[0].origin, contributions, max(s.roundings for s in inputs), inputs[0].averaged)

@@ -1,13 +1,13 @@
-"""The actions of one worker for one piece: its route's moves, bound to buffers, bytes and tags."""
+"""The actions of one worker for one piece: a route's moves, bound to buffers, bytes and tags."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from relaxc.schedule.pieces import Chunk, Range, chunk_bytes
 from relaxc.wire.layout import Layout
-from relaxc.wire.routes import Kernel, Message, Move, Receive, Route, Run, Send
+from relaxc.wire.routes import Kernel, Message, Move, Phase, Receive, Run, Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,31 @@ class Piece:
         return sum(self.buffers[a.buffer] for phase in self.phases for a in phase if a.kind == "send")
 
 
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """What a piece is cut into: elements and bytes by chunk. `real_bytes` is the size of the arithmetic type."""
+
+    chunks: Sequence[Chunk]
+    layout: Layout
+    real_bytes: int
+
+    def bytes(self) -> list[int]:
+        return [chunk_bytes(chunk, self.layout, self.real_bytes) for chunk in self.chunks]
+
+
 def bind(
-    route: Route, kernels: Sequence[Kernel], chunks: Sequence[Chunk], layout: Layout, real_bytes: int,
-    rank: int, first_tag: int, bucket: int,
-) -> Piece:  # fmt: skip
-    """Bind `route`'s phases for this rank. Moves on an empty chunk fall away, on all workers alike; the phase stays,
-    since the queue's order counts phases, and needs the same count on all workers."""
-    binding = _Binding({k.name: k for k in kernels}, chunks, layout, real_bytes, rank, first_tag)
-    moves = [[m for m in phase if binding.counts(m)] for phase in route.phases(rank, len(chunks))]
-    phases = tuple(
-        tuple(binding.action(m) for m in phase) for phase in moves
-    )  # which is when buffers get their numbers
-    return Piece(bucket, tuple(binding.sizes), phases)
+    phases: Sequence[Phase], kernels: Sequence[Kernel], cut: Chunks, rank: int, first_tag: int, bucket: int,
+    elsewhere: Collection[str] = (),
+) -> tuple[Piece, tuple[Action, ...]]:  # fmt: skip
+    """Bind a route's phases for this rank. Moves on an empty chunk fall away, on all workers alike; the phase stays,
+    since the queue's order counts phases, and needs the same count on all workers.
+
+    Runs of kernels named in `elsewhere` are no part of the piece: someone else does them, and they come second."""
+    binding = _Binding({k.name: k for k in kernels}, cut.chunks, cut.bytes(), rank, first_tag)
+    bound = [[binding.action(m) for m in phase if binding.counts(m)] for phase in phases]
+    left = [[a for a in phase if a.kernel is None or a.kernel.name not in elsewhere] for phase in bound]
+    taken = [a for phase in bound for a in phase if a.kernel is not None and a.kernel.name in elsewhere]
+    return Piece(bucket, tuple(binding.sizes), tuple(map(tuple, left))), tuple(taken)
 
 
 def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> Piece:
@@ -64,24 +77,20 @@ def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> P
 class _Binding:
     kernels: dict[str, Kernel]
     chunks: Sequence[Chunk]
-    layout: Layout
-    real_bytes: int
+    bytes: Sequence[int]
     rank: int
     first_tag: int
     sizes: list[int] = field(default_factory=list)
     held: dict[tuple[int, Message], int] = field(default_factory=dict)
 
-    def bytes_of(self, chunk: int) -> int:
-        return chunk_bytes(self.chunks[chunk], self.layout, self.real_bytes)
-
     def counts(self, move: Move) -> bool:
-        return self.bytes_of(move.chunk if isinstance(move, Run) else move.message.chunk) > 0
+        return self.bytes[move.chunk if isinstance(move, Run) else move.message.chunk] > 0
 
     def buffer(self, made_by: int, message: Message) -> int:
         key = (made_by, message)
         if key not in self.held:
             self.held[key] = len(self.sizes)
-            self.sizes.append(self.bytes_of(message.chunk))
+            self.sizes.append(self.bytes[message.chunk])
         return self.held[key]
 
     def action(self, move: Move) -> Action:

@@ -1,17 +1,20 @@
 """A coded bucket, cut into pieces that follow one another through encode, wire and decode.
 
 A piece takes from each owner's share at most about `piece_bytes` of code: larger messages suffer incast, smaller ones
-cost calls. Cuts fall on block borders, so they never change a result.
+cost calls. Cuts fall on block borders, so they never change a result; where a run is one block (wire/layout.py) it is
+never cut, however large.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from relaxc.wire.layout import Layout
-from relaxc.wire.ownership import owned
+from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 
 
@@ -32,19 +35,26 @@ def cut_pieces(
     parameters: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Pieces of a bucket with these parameters, each a chunk per worker."""
-    shares = [
-        _cut_share(_share(parameters, layout, workers, w), parameters, layout, piece_bytes) for w in range(workers)
-    ]
-    count = max((len(share) for share in shares), default=0)
-    return tuple(tuple(share[i] if i < len(share) else () for share in shares) for i in range(count))
+    cut = [_cut_share(ranges, parameters, layout, piece_bytes) for ranges in _shares(parameters, layout, workers)]
+    count = max((len(share) for share in cut), default=0)
+    return tuple(tuple(share[i] if i < len(share) else () for share in cut) for i in range(count))
 
 
-def _share(parameters: Sequence[Parameter], layout: Layout, workers: int, owner: int) -> list[Range]:
-    ranges = []
+def cut_whole(parameters: Sequence[Parameter], layout: Layout, piece_bytes: int) -> tuple[tuple[Chunk, ...], ...]:
+    """Pieces of an exchange without owners, each of one chunk."""
+    ranges = [Range(p.number, 0, p.elements) for p in parameters if p.elements]
+    return tuple((chunk,) for chunk in _cut_share(ranges, parameters, layout, piece_bytes))
+
+
+def _shares(parameters: Sequence[Parameter], layout: Layout, workers: int) -> list[list[Range]]:
+    """For each worker what it owns of the parameters."""
+    ranges: list[list[Range]] = [[] for _ in range(workers)]
     for parameter in parameters:
-        start, end = owned(parameter.number, parameter.elements, layout.block, workers)[owner]
-        if end > start:
-            ranges.append(Range(parameter.number, start, end - start))
+        for mine, (start, end) in zip(
+            ranges, shares(parameter.number, parameter.elements, layout, workers), strict=True
+        ):
+            if end > start:
+                mine.append(Range(parameter.number, start, end - start))
     return ranges
 
 
@@ -53,23 +63,32 @@ def _cut_share(
 ) -> list[Chunk]:
     """Chunks of nearly equal size, as many as keep each at about `piece_bytes`."""
     real = {p.number: p.real_bytes for p in parameters}
-    total = sum(layout.bytes_of(r.elements, real[r.parameter]) for r in ranges)
+    bytes_of = cache(layout.bytes_of)  # models repeat their shapes
+    total = sum(bytes_of(r.elements, real[r.parameter]) for r in ranges)
     count = -(-total // piece_bytes)
     chunks: list[list[Range]] = []
     room = 0.0
     for range_ in ranges:
-        per_block = layout.block_bytes(layout.block, real[range_.parameter])
         first, end = range_.first, range_.first + range_.elements
         while first < end:
             if room <= 0:
                 chunks.append([])
-                room += total / count
-            take = min(end - first, math.ceil(room / per_block) * layout.block)
+                # what one piece has too much of the next has less; a run that can't be cut would take from many
+                room = total / count + (room if layout.unit == "block" else 0)
+            take = _taken(end - first, room, layout, real[range_.parameter])
             chunks[-1].append(Range(range_.parameter, first, take))
-            room -= layout.bytes_of(take, real[range_.parameter])
+            room -= bytes_of(take, real[range_.parameter])
             first += take
     return [tuple(chunk) for chunk in chunks]
 
 
+def _taken(left: int, room: float, layout: Layout, real_bytes: int) -> int:
+    """How many of the `left` elements of a run go where there is `room` bytes."""
+    if layout.unit != "block":
+        return left
+    return min(left, math.ceil(room / layout.block_bytes(layout.block, real_bytes)) * layout.block)
+
+
 def chunk_bytes(chunk: Chunk, layout: Layout, real_bytes: int) -> int:
-    return sum(layout.bytes_of(r.elements, real_bytes) for r in chunk)
+    alike = Counter(r.elements for r in chunk)
+    return sum(count * layout.bytes_of(elements, real_bytes) for elements, count in alike.items())

@@ -1,4 +1,5 @@
-"""A plan fitted to a model, a number of workers and one of them: buckets, pieces, actions, and what they will send."""
+"""The exchange of gradients, fitted to a model, a number of workers and one of them: buckets, pieces, actions, and what
+they will send. What programs exchange is in transfers.py."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxc.errors import ModelError
-from relaxc.manifest import BodyPlan, CodecPlan, Manifest
-from relaxc.schedule.actions import Piece, bind, census
+from relaxc.manifest import BodyPlan, CodecPlan, ExchangePlan, GradientPlan, Manifest
+from relaxc.schedule.actions import Chunks, Piece, bind, census
 from relaxc.schedule.buckets import Bucket, cut_buckets
 from relaxc.schedule.pieces import cut_pieces
 from relaxc.wire.layout import Field, Layout, WireType
-from relaxc.wire.ownership import owned
+from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES
+from relaxc.wire.routes import ROUTES, Kernel, gather_kernels
 from relaxc.wire.selection import assign
 
 
@@ -21,7 +22,8 @@ from relaxc.wire.selection import assign
 class Schedule:
     """`bodies[i]` governs parameter i. Pieces are in the order in which they leave; a dense bucket has none.
 
-    The last piece, behind the last bucket's, is the census of which parameters had a gradient.
+    The last piece, behind the last bucket's, is the census of which parameters had a gradient. Parameters of bodies
+    without a mean of gradients are in no bucket; without any bucket there is no census.
     """
 
     workers: int
@@ -44,7 +46,8 @@ class Schedule:
 
 
 def layout_of(codec: CodecPlan) -> Layout:
-    return Layout(codec.block, tuple(Field(f.name, WireType(f.kind, f.bits), f.per_element) for f in codec.fields))
+    fields = tuple(Field(f.name, WireType(f.kind, f.bits), f.per_element) for f in codec.fields)
+    return Layout(codec.block, fields, codec.unit)
 
 
 def govern(manifest: Manifest, parameters: Sequence[Parameter]) -> tuple[int, ...]:
@@ -69,25 +72,35 @@ def idle_bodies(manifest: Manifest, bodies: Sequence[int]) -> list[BodyPlan]:
 
 def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: int, rank: int) -> Schedule:
     bodies = govern(manifest, parameters)
-    limits = [manifest.coded_bucket_bytes if b.exchange.codec else manifest.bucket_bytes for b in manifest.bodies]
-    buckets = cut_buckets(parameters, bodies, manifest.first_bucket_bytes, limits)
+    gradients = [body.gradient for body in manifest.bodies]
+    buckets = _buckets(manifest, gradients, parameters, bodies)
     pieces: list[Piece] = []
     dense: list[int] = []
     tag = 0
     for number, bucket in enumerate(buckets):
         members = [parameters[p] for p in bucket.parameters]
-        exchange = manifest.bodies[bucket.body].exchange
+        gradient = gradients[bucket.body]
+        assert gradient is not None
+        exchange = gradient.exchange
         if exchange.codec is None:
             dense.append(sum(p.bytes for p in members))
             continue
         layout, route = layout_of(exchange.codec), ROUTES[exchange.route]
-        kernels = route.kernels(exchange.feedback)
+        phases, kernels = route.phases(rank, workers), route.kernels(exchange.feedback, exchange.kind)
         for chunks in cut_pieces(members, layout, workers, manifest.piece_bytes):
-            piece = bind(route, kernels, chunks, layout, members[0].real_bytes, rank, tag, number)
+            pieces.append(bind(phases, kernels, Chunks(chunks, layout, members[0].real_bytes), rank, tag, number)[0])
             tag += route.legs(workers)
-            pieces.append(piece)
-    pieces.append(census(len(parameters), workers, rank, tag, len(buckets)))
+    if buckets:
+        pieces.append(census(len(parameters), workers, rank, tag, len(buckets)))
     return Schedule(workers, rank, bodies, buckets, tuple(pieces), tuple(dense))
+
+
+def _buckets(
+    manifest: Manifest, gradients: Sequence[GradientPlan | None], parameters: Sequence[Parameter], bodies: Sequence[int]
+) -> tuple[Bucket, ...]:
+    limits = [manifest.coded_bucket_bytes if g and g.exchange.codec else manifest.bucket_bytes for g in gradients]
+    exchanged = [p for p in parameters if gradients[bodies[p.number]]]
+    return cut_buckets(exchanged, [bodies[p.number] for p in exchanged], manifest.first_bucket_bytes, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +112,24 @@ class ResidualElements:
     owner: tuple[int, int]
 
 
-def residual_of(body: BodyPlan, parameter: Parameter, workers: int, rank: int) -> ResidualElements:
-    exchange = body.exchange
-    if exchange.codec is None or exchange.feedback == "none":
+def residual_of(exchange: ExchangePlan | None, parameter: Parameter, workers: int, rank: int) -> ResidualElements:
+    """What `exchange` remembers of a parameter; None stands for no exchange."""
+    if exchange is None or exchange.codec is None or exchange.feedback == "none":
         return ResidualElements(0, (0, 0))
-    kernels = ROUTES[exchange.route].kernels(exchange.feedback)
+    kernels = kernels_of(exchange)
     mine = any(k.residual and not k.owner for k in kernels)
     theirs = any(k.residual and k.owner for k in kernels)
-    share = owned(parameter.number, parameter.elements, exchange.codec.block, workers)[rank]
+    share = shares(parameter.number, parameter.elements, layout_of(exchange.codec), workers)[rank]
     return ResidualElements(parameter.elements if mine else 0, share if theirs else (0, 0))
+
+
+def gathers(exchange: ExchangePlan) -> bool:
+    """Whether each worker sends its code to all that need it, and nobody encodes a sum again."""
+    return exchange.kind == "mix" or exchange.coded
+
+
+def kernels_of(exchange: ExchangePlan) -> tuple[Kernel, ...]:
+    """Those that its messages need; those that a plan leaves to fragments too."""
+    if gathers(exchange):
+        return gather_kernels(exchange.kind, exchange.feedback)
+    return ROUTES[exchange.route].kernels(exchange.feedback, exchange.kind)

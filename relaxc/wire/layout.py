@@ -1,9 +1,10 @@
 """Where the fields of a code stand in a message.
 
-A message is a run of blocks without padding. A block of n elements holds the fields of its codec in text order: a
-field per block takes one item; a field per element takes n items. Items of b bits are packed by planes: b is split
-into powers of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into bits k*p..
-of byte i, with stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width from 1 to 8.
+A message is a run of blocks, or several runs, without padding. A block of n elements holds the fields of its codec in
+text order: a field per block takes one item; a field per element takes n items. Items of b bits are packed by planes:
+b is split into powers of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into
+bits k*p.. of byte i, with stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width
+from 1 to 8.
 """
 
 from __future__ import annotations
@@ -45,17 +46,30 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a codec and its block size in elements (for a codec without `per`, any size gives the same
-    bytes)."""
+    """The fields of a codec and what its blocks are. A *run* is what is encoded at once: an owner's share of a
+    parameter, a piece of it, or, in an exchange without owners, a whole parameter.
+
+    `unit` is block (`block` elements each, the last of a parameter may be shorter), tensor (the whole parameter is
+    one block) or chunk (an owner's share of a parameter is one block, in an exchange without owners the parameter).
+    With tensor and chunk each run is one block and is never cut; `block` is then 0. For a codec without `per` any
+    block size gives the same bytes.
+    """
 
     block: int
     fields: tuple[Field, ...]
+    unit: str = "block"
+
+    def block_of(self, elements: int) -> int:
+        """The block size within a run of `elements`; at least 1."""
+        return self.block if self.unit == "block" else max(elements, 1)
 
     def block_bytes(self, elements: int, real_bytes: int = 4) -> int:
+        """Bytes of one block of `elements`."""
         return sum(f.wire.bytes_of(elements if f.per_element else 1, real_bytes) for f in self.fields)
 
     def bytes_of(self, elements: int, real_bytes: int = 4) -> int:
         """Bytes of one run of `elements` that starts at a block border."""
-        whole, rest = divmod(elements, self.block)
-        size = whole * self.block_bytes(self.block, real_bytes)
+        block = self.block_of(elements)
+        whole, rest = divmod(elements, block)
+        size = whole * self.block_bytes(block, real_bytes)
         return size + (self.block_bytes(rest, real_bytes) if rest else 0)

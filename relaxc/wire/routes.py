@@ -1,9 +1,9 @@
-"""Routes of a mean as data: what each worker computes, sends and receives for one piece, phase by phase.
+"""Routes as data: what each worker computes, sends and receives for one piece, phase by phase.
 
-A piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A route is a function of
-(rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier, schedule and, through
-the schedule, the C++ runtime all execute these same lists. What a route means is defined once more, without messages,
-in program/exchange.py, which they are held against.
+For a mean or a sum a piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A
+route is a function of (rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier,
+schedule and, through the schedule, the C++ runtime all execute these same lists. What a route means is defined once
+more, without messages, in program/exchange.py, which they are held against.
 
 All workers have the same number of phases, and a message is received in a later phase than the one it is sent in: the
 queue runs phases in rounds, so this is what keeps workers from waiting for each other in a circle. `verify` checks it.
@@ -14,21 +14,23 @@ workers: within a leg a worker sends a peer at most one message, so legs become 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """A fused local computation over the blocks of one chunk.
 
-    value = sum of the decoded input messages, in the order given
+    value = sum of the decoded input messages, in the order given, each times its weight if `weighted`
             + tensor            if `tensor`
             * 1/workers         if `averages`
             + residual          if `residual`
-    It then writes `value` to the tensor (`decodes`), or encodes it to the output message; with `residual`, residual
-    := value - decoded(output), element by element where that is finite. `owner` tells which residual and which dither
-    key: the owner's (of the mean, keyed without the worker) or the worker's.
+    The tensor is the kernel's operand `value`: a gradient, or the slot of an exchange. A kernel writes `value` there
+    (`decodes`), or encodes it to the output message; with `residual`, residual := value - decoded(output), element by
+    element where that is finite. `owner` tells which residual and which dither key: the owner's (of the mean, keyed
+    without the worker) or the worker's. A codec with `near` decodes next to what the tensor held,
+    so a kernel that adds a residual leaves the sum there.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Kernel:
     decodes: bool = False
     contributes: bool = False
     """It encodes this worker's own contribution, nothing else: the place of `feedback = worker`."""
+    weighted: bool = False
 
     @property
     def label(self) -> str:
@@ -96,11 +99,29 @@ class Route:
 
     name: str
     phases: Callable[[int, int], tuple[Phase, ...]]
-    kernels: Callable[[str], tuple[Kernel, ...]]
+    of_mean: Callable[[str], tuple[Kernel, ...]]
+    """The kernels of a mean with this feedback."""
     legs: Callable[[int], int]
     roundings: Callable[[int], int]
-    story: tuple[str, ...]
-    """What is sent when and to whom, in sentences; {code} stands for the codec."""
+    sentences: tuple[str, ...]
+    """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
+
+    @property
+    def story(self) -> tuple[str, ...]:
+        """Of a mean of gradients, in sentences; {code} stands for the codec."""
+        return self.story_of("mean", WHEN)
+
+    def story_of(self, kind: str, when: str) -> tuple[str, ...]:
+        """Of a mean or a sum. `when` names who does it, too: "at the end of an iteration, each worker"."""
+        told = tuple(line.replace("{when}", when) for line in self.sentences)
+        if kind == "mean":
+            return told
+        return tuple(t.replace(_DIVIDES, "").replace(" mean", " sum") for t in told)
+
+    def kernels(self, feedback: str, kind: str = "mean") -> tuple[Kernel, ...]:
+        """Those of a `mean` or a `sum`, which has the same ones without the division."""
+        kernels = self.of_mean(feedback)
+        return kernels if kind == "mean" else tuple(replace(k, averages=False) for k in kernels)
 
     def sends(self, workers: int) -> float:
         """Chunks that a worker sends for each that it owns, the mean over workers."""
@@ -126,6 +147,7 @@ def _touched(rank: int, move: Move) -> list[tuple[int, Message]]:
 
 
 WHEN = "as soon as backward has made a bucket's gradients, each worker"
+_DIVIDES = " divides,"
 
 
 def _kernels_all(feedback: str) -> tuple[Kernel, ...]:
@@ -203,8 +225,8 @@ _ALL = Route(
     _kernels_all,
     legs=lambda n: 2,
     roundings=lambda n: 2,
-    story=(
-        f"{WHEN} encodes it ({{code}}) and sends each owner the chunk that it owns",
+    sentences=(
+        "{when} encodes it ({code}) and sends each owner the chunk that it owns",
         "each owner decodes and sums its chunk in rank order, divides, and encodes the mean again",
         "each owner sends the encoded mean to every worker; every worker decodes the same bytes",
     ),
@@ -215,12 +237,47 @@ _RING = Route(
     _kernels_ring,
     legs=lambda n: max(1, 2 * n - 2),
     roundings=lambda n: n,
-    story=(
-        f"{WHEN} encodes one chunk ({{code}}) and sends it to the next rank",
+    sentences=(
+        "{when} encodes one chunk ({code}) and sends it to the next rank",
         "each rank on the way decodes it, adds its own chunk, encodes the sum again and sends it on",
-        "the last one, the chunk's owner, divides by the number of workers and encodes the mean",
+        "the last one, the chunk's owner, adds its own, divides, and encodes the mean",
         "the encoded mean goes once round the ring; every worker decodes the same bytes",
     ),
 )
 ROUTES = {route.name: route for route in (_ALL, _RING)}
 DEFAULT_ROUTE = _ALL.name
+
+# --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
+
+
+def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
+    """`kind` is mean, sum or mix; `feedback` none or worker."""
+    residual = feedback in ("worker", "both")
+    return (
+        Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
+        Kernel(
+            "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
+            weighted=kind == "mix",
+        ),
+    )  # fmt: skip
+
+
+def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
+    """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
+    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself."""
+    own = Message(0, 0)
+    out: list[Move] = [Run("contribute", 0, output=own)]
+    out += [Send(own, rank, peer, 0) for peer in sends_to]
+    back: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
+    back.append(Run("gather", 0, tuple((maker, own) for maker in sorted({rank, *receives_from}))))
+    return tuple(out), tuple(back)
+
+
+GATHER_STORY = (
+    "each worker encodes what it contributes ({code}) and sends it to each of its neighbours",
+    "each worker decodes what its neighbours sent, and its own, and adds them up in rank order with their weights",
+)
+GATHER_ALL_STORY = (
+    "each worker sends its code ({code}) to every other",
+    "each worker decodes the codes of all, its own too, and adds them up in rank order",
+)

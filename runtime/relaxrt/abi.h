@@ -6,17 +6,20 @@ extern "C" {
 
 // A run of whole blocks of one parameter (the last block may be short).
 struct relaxrt_segment {
-  void* tensor;        // first element, in the tensor's own type; null where the kernel touches no tensor
-  void* residual;      // first element, in the arithmetic type (f32, or f64 for f64 tensors); null without residual
+  void* const* operands;  // the first element of each of the kernel's operands, in the plan's order: the tensor's own type
+                          // for weight, grad and a native value, else the arithmetic type (f32, or f64 for f64 tensors);
+                          // for a cell the parameter's one element
   int64_t elements;
-  uint64_t first;      // index of the first element in its parameter: the dither's counter
-  uint32_t parameter;  // number of the parameter in the plan: the dither's key
+  uint64_t first;         // index of the first element in its parameter: the dither's counter
+  uint32_t parameter;     // number of the parameter in the plan: the dither's key
 };
 
 struct relaxrt_call {
   const uint8_t* const* inputs;  // messages, each laid out as the output is
+  const double* weights;         // what each decoded input is multiplied by; null where they are only summed
   int64_t number_of_inputs;
-  uint8_t* output;               // null where the kernel decodes into the tensor
+  uint8_t* output;               // null where the kernel makes no message
+  const double* numbers;         // the kernel's numbers, in the plan's order; null where it has none
   int64_t workers;
   uint64_t key;                  // wire/dither.py: message_key(seed, iteration, place, worker)
 };

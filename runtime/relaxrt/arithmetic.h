@@ -1,4 +1,4 @@
-// The functions of codec expressions; relaxc/program/evaluate.py says what each means.
+// The functions of expressions; relaxc/program/evaluate.py says what each means.
 #pragma once
 #include "bits.h"
 
@@ -12,8 +12,24 @@ RELAXRT_INLINE float floor(float v) { return __builtin_floorf(v); }
 RELAXRT_INLINE double floor(double v) { return __builtin_floor(v); }
 RELAXRT_INLINE float trunc(float v) { return __builtin_truncf(v); }
 RELAXRT_INLINE double trunc(double v) { return __builtin_trunc(v); }
-RELAXRT_INLINE float power(float a, float b) { return __builtin_powf(a, b); }
-RELAXRT_INLINE double power(double a, double b) { return __builtin_pow(a, b); }
+
+// In f64, rounded once: then C libraries hardly ever differ.
+template <class Real>
+RELAXRT_INLINE Real power(Real a, Real b) {
+  return Real(__builtin_pow(double(a), double(b)));
+}
+template <class Real>
+RELAXRT_INLINE Real exp(Real v) {
+  return Real(__builtin_exp(double(v)));
+}
+template <class Real>
+RELAXRT_INLINE Real log(Real v) {
+  return Real(__builtin_log(double(v)));
+}
+template <class Real>
+RELAXRT_INLINE Real log2(Real v) {
+  return Real(__builtin_log2(double(v)));
+}
 
 // Half to even, in the default rounding mode.
 RELAXRT_INLINE float round(float v) { return __builtin_nearbyintf(v); }

@@ -8,3 +8,4 @@
 #include "narrow.h"
 #include "pack.h"
 #include "reduce.h"
+#include "scratch.h"

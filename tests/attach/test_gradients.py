@@ -50,7 +50,7 @@ def coded_as_interpreted(rank: int, workers: int) -> None:
     from relaxc.language.source import Source
     from relaxc.program.interpret import Interpreter
 
-    program = pipeline.to_messages(pipeline.to_program(pipeline.to_spec(Source("spec", loops.CODED), {})))
+    program = pipeline.to_program(pipeline.to_spec(Source("spec", loops.CODED), {}))
     model = loops.mlp()
     plan = loops.plan(loops.CODED)
     oracle = Interpreter(program, read_parameters(model).parameters, workers, plan.manifest.seed)

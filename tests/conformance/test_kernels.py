@@ -14,6 +14,7 @@ from typing import Any
 import codecs_by_hand as codecs
 import numpy as np
 import pytest
+from fragment_cases import WEIGHTS, modulo, per_tensor
 from kernel_calls import Array, Segment, expected, measured, real_of, to_bits
 
 from relaxc import resources
@@ -22,7 +23,7 @@ from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
 from relaxc.program import evaluate
 from relaxc.program.ir import Codec
-from relaxc.wire.routes import Kernel
+from relaxc.wire.routes import Kernel, gather_kernels
 
 WORKERS = 3
 LENGTHS = (0, 1, 7, 511, 512, 513, 1511)
@@ -37,6 +38,7 @@ KERNELS = [
     Kernel("finish", "one", tensor=True, averages=True, residual=False, owner=True),
     Kernel("spread", "one", tensor=False, averages=False, residual=False, owner=False, decodes=True),
 ]
+MIX, MEAN_OF_CODES = (gather_kernels(kind, "none")[1] for kind in ("mix", "mean"))
 FULL = [
     codecs.cast("f16"), codecs.cast("bf16"), codecs.cast("real"), codecs.minmax(8), codecs.absmax(4), codecs.onebit(512),
 ]  # fmt: skip
@@ -54,6 +56,10 @@ CASES: list[Case] = [
     *((codecs.everything(), KERNELS[k], dtype) for k, dtype in ((1, "f32"), (3, "f16"), (4, "f64"), (7, "bf16"))),
     *((codecs.cast(kind), KERNELS[0], "f64") for kind in ("f16", "bf16", "f32")),
     *((codec, KERNELS[1], "f32") for codec in (codecs.minmax(8), codecs.absmax(8))),
+    *((codec, MIX, DTYPES[n]) for n, codec in enumerate((codecs.cast("real"), codecs.onebit(7), modulo(5)))),
+    *((codec, MEAN_OF_CODES, DTYPES[n]) for n, codec in enumerate((modulo(8), codecs.qsgd(4), codecs.minmax(8)))),
+    *((modulo(4), KERNELS[k], dtype) for k, dtype in ((0, "f64"), (1, "f32"), (1, "f64"))),
+    *((per_tensor(codecs.minmax(4)), KERNELS[k], dtype) for k, dtype in ((1, "f32"), (3, "f16"), (7, "bf16"))),
 ]
 
 
@@ -120,7 +126,7 @@ def _segments(codec: Codec, kernel: Kernel, dtype: str, seed: int) -> list[Segme
     """Every length and every kind of data once or more, paired differently for each case."""
     rng, real = np.random.default_rng(seed), real_of(dtype)
     inputs = {"none": 0, "one": 1, "many": WORKERS}[kernel.inputs]
-    block = codec.layout.block
+    block = codec.layout.block or 2**20
     out = []
     for k, kind in enumerate(KINDS):
         n = LENGTHS[(seed + k) % len(LENGTHS)]
@@ -143,8 +149,10 @@ def _same(a: Array, b: Array) -> bool:
 def test_kernel_equals_oracle(number: int, functions: dict[str, Any]) -> None:
     codec, kernel, dtype = CASES[number]
     segments = _segments(codec, kernel, dtype, seed=number)
-    wanted = [expected(codec, kernel, dtype, s, WORKERS) for s in segments]
-    message, tensors, residuals = measured(functions[f"kernel_{number}"], codec, kernel, dtype, segments, WORKERS)
+    weights = list(WEIGHTS) if kernel.weighted else None
+    wanted = [expected(codec, kernel, dtype, s, WORKERS, weights) for s in segments]
+    function = functions[f"kernel_{number}"]
+    message, tensors, residuals = measured(function, codec, kernel, dtype, segments, WORKERS, weights)
     assert message == b"".join(w[0] for w in wanted)
     assert all(_same(t, w[1]) for t, w in zip(tensors, wanted, strict=True))
     assert all(_same(r, w[2]) for r, w in zip(residuals, wanted, strict=True))

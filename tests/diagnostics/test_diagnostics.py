@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from relaxc.language.check import check
+from relaxc import pipeline
 from relaxc.language.diagnostics import Diagnostic, SpecError
-from relaxc.language.parse import parse
 from relaxc.language.render import render_text
 from relaxc.language.source import Source
 
@@ -25,7 +24,7 @@ EXPECTED = re.compile(r"# (error|warning): ((?:\[RX\d{4}\] ?)+)")
 def found(path: Path) -> tuple[Diagnostic, ...]:
     source = Source(path.name, Source.read(path).text)
     try:
-        return check(parse(source)).warnings
+        return pipeline.to_typed(pipeline.to_spec(source, {})).warnings
     except SpecError as error:
         return error.diagnostics
 

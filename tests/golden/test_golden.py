@@ -10,13 +10,20 @@ from pathlib import Path
 import pytest
 
 from relaxc import pipeline
-from relaxc.emit.fuse import build_kernel
+from relaxc.emit.exchanges import Kernels, native_exchange
+from relaxc.emit.fragment import build_fragment
 from relaxc.emit.plan import emit
 from relaxc.explain import explain
 from relaxc.language.source import Source
-from relaxc.program.ir import Carried, Program
+from relaxc.manifest import BodyPlan
+from relaxc.program.paths import PathBody, Paths
+from relaxc.program.types import Typed
 from relaxc.resources import folder
+from relaxc.schedule.actions import Piece
 from relaxc.schedule.schedule import Schedule, make_schedule
+from relaxc.schedule.transfers import schedule_transfer
+from relaxc.topology.topology import from_plain
+from relaxc.topology.weights import partners, receivers
 from relaxc.wire.parameters import Parameter
 
 HERE = Path(__file__).parent
@@ -28,22 +35,65 @@ MODEL = [
 ]  # fmt: skip
 
 
-def program_of(name: str) -> Program:
-    return pipeline.to_program(pipeline.to_spec(Source(name, (folder("specs") / f"{name}.relax").read_text()), {}))
+WORKERS, RANK = 3, 1
 
 
-def kernels_text(program: Program) -> str:
+def typed_of(name: str) -> Typed:
+    return pipeline.to_typed(pipeline.to_spec(Source(name, (folder("specs") / f"{name}.relax").read_text()), {}))
+
+
+def kernels_text(paths: Paths) -> str:
+    """Of f32 parameters: what gradients need while backward runs, then the fragments."""
     parts = []
-    for number, body in enumerate(pipeline.to_messages(program).bodies):
-        exchange = getattr(body.statements[0], "value", None)
-        if isinstance(exchange, Carried):
-            parts += [str(build_kernel(f"body{number}_{k.name}", exchange.codec, k, "f32")) for k in exchange.kernels]
-    return "\n\n".join(parts) + "\n" if parts else "nothing is coded\n"
+    for body in paths.bodies:
+        kernels = Kernels(("f32",))
+        if body.gradient is not None:
+            native_exchange(body.gradient.exchange, kernels)
+        parts += [str(kernel) for kernel in kernels.found.values()]
+        parts += fragments_text(body)
+    return "\n\n".join(parts) + "\n" if parts else "nothing is computed\n"
+
+
+def fragments_text(body: PathBody) -> list[str]:
+    return [
+        str(build_fragment(f"fragment{number}", body, fragment, "f32").kernel)
+        for number, fragment in enumerate(body.fragments)
+    ]
 
 
 def schedule_text(schedule: Schedule) -> str:
+    """What leaves while backward runs."""
     lines = [f"bucket {n}: body {b.body} {b.dtype} {list(b.parameters)}" for n, b in enumerate(schedule.buckets)]
-    for number, piece in enumerate(schedule.pieces):
+    lines += pieces_lines(schedule.pieces)
+    return "\n".join([*lines, f"bytes handed over {schedule.sent_bytes}, payload {schedule.wire_bytes}"]) + "\n"
+
+
+def transfers_text(bodies: tuple[BodyPlan, ...], piece_bytes: int, seed: int) -> str:
+    """What the exchanges of programs send in round 0."""
+    lines = []
+    for body in bodies:
+        for number, transfer in enumerate(body.program.transfers if body.program else ()):
+            targets: tuple[int, ...] = ()
+            sources: tuple[int, ...] = ()
+            if transfer.exchange.kind == "mix":
+                topology = from_plain(transfer.exchange.topology)
+                targets = tuple(receivers(topology, WORKERS, 0, seed, RANK))
+                sources = tuple(sorted({RANK, *partners(topology, WORKERS, 0, seed, RANK)}))
+            made = schedule_transfer(
+                transfer, [p for p in MODEL if p.dtype == "f32"], 0, WORKERS, RANK, piece_bytes, targets=targets,
+                sources=sources,
+            )  # fmt: skip
+            lines += [
+                f"transfer {number}, leaves {transfer.leaves}, lands {transfer.lands}",
+                *pieces_lines(made.pieces),
+            ]
+            lines += [f"bytes handed over {made.sent_bytes}"]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def pieces_lines(pieces: tuple[Piece, ...]) -> list[str]:
+    lines = []
+    for number, piece in enumerate(pieces):
         lines.append(f"piece {number} of bucket {piece.bucket}, buffers {list(piece.buffers)}")
         for phase in piece.phases:
             lines.append("  phase")
@@ -53,17 +103,20 @@ def schedule_text(schedule: Schedule) -> str:
                     lines.append(f"    {a.kernel.name} {ranges} {list(a.inputs)} -> {a.buffer}")
                 else:
                     lines.append(f"    {a.kind} {a.buffer} {'to' if a.kind == 'send' else 'from'} {a.peer} tag {a.tag}")
-    return "\n".join([*lines, f"bytes handed over {schedule.sent_bytes}, payload {schedule.wire_bytes}"]) + "\n"
+    return lines
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_golden(name: str, update_golden: bool) -> None:
-    program = program_of(name)
-    manifest = emit(pipeline.to_messages(program), name, None).manifest
+    typed = typed_of(name)
+    paths = pipeline.to_paths(typed.program)
+    manifest = emit(typed.program, paths, typed.facts, name, None).manifest
+    schedule = make_schedule(manifest, MODEL, WORKERS, RANK)
+    transfers = transfers_text(manifest.bodies, manifest.piece_bytes, manifest.seed)
     texts = {
-        "explained.txt": explain(program, [1, 2, 4]),
-        "kernels.txt": kernels_text(program),
-        "schedule.txt": schedule_text(make_schedule(manifest, MODEL, 3, 1)),
+        "explained.txt": explain(typed.program, paths, typed.facts, [1, 2, 4], [4]),
+        "kernels.txt": kernels_text(paths),
+        "schedule.txt": schedule_text(schedule) + transfers,
     }
     for file, text in texts.items():
         path = HERE / name / file

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from drawn_programs import bodies, check_agreement
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relaxc import pipeline
+from relaxc.language.diagnostics import SpecError
 from relaxc.language.source import Source
 from relaxc.program.interpret import Interpreter
+from relaxc.program.ir import Body, Program
 from relaxc.wire.parameters import Parameter
 
 CODECS = ["8bit", "4bit", "2bit", "1bit", "bf16", "fp16", "minmax(8, block = 5)", "absmax(4, block = 3)",
@@ -20,6 +23,8 @@ SPECS = st.builds(
     st.sampled_from(CODECS), st.sampled_from(["none", "worker", "both", "auto"]), st.sampled_from(["all", "ring"]),
     st.integers(0, 2),
 )  # fmt: skip
+REFUSALS = {"RX0340", "RX0341", "RX0342", "RX0343"}
+"""What passes may refuse in a program that is drawn without any sense."""
 SIZES = st.lists(st.integers(0, 60), min_size=1, max_size=3)
 
 
@@ -39,21 +44,21 @@ def gradients(draw: np.random.Generator, parameters: list[Parameter], workers: i
 
 @settings(max_examples=60, deadline=None)
 @given(SPECS, SIZES, st.integers(1, 5), st.integers(0, 2**31))
-def test_carrying_a_mean_as_messages_changes_nothing(spec: str, sizes: list[int], workers: int, seed: int) -> None:
+def test_a_mean_as_messages_is_the_mean_by_definition(spec: str, sizes: list[int], workers: int, seed: int) -> None:
     program = pipeline.to_program(pipeline.to_spec(Source("spec", spec), {}))
     parameters = [Parameter(n, f"p{n}", (size,), "f32") for n, size in enumerate(sizes)]
     before = Interpreter(program, parameters, workers, seed)
-    after = Interpreter(pipeline.to_messages(program), parameters, workers, seed)
+    after = Interpreter(program, parameters, workers, seed, messages=True)
     draw = np.random.default_rng(seed)
     for _ in range(4):
         made = gradients(draw, parameters, workers)
         for left, right in zip(before.iterate(made), after.iterate(made), strict=True):
             for a, b in zip(left, right, strict=True):
                 assert (a is None) == (b is None)
-                assert a is None or a.tobytes() == b.tobytes()
-    for key, losses in before.losses.items():
-        assert all(np.isfinite(x).all() for x in [*losses.worker, losses.owner])
-        assert losses.owner.tobytes() == after.losses[key].owner.tobytes()
+                assert a is None or b is None or a.tobytes() == b.tobytes()
+    for key, kept in before.residuals.items():
+        assert all(np.isfinite(x).all() for x in [*kept.worker, kept.owner])
+        assert kept.owner.tobytes() == after.residuals[key].owner.tobytes()
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,6 +84,16 @@ def test_what_is_applied_and_what_is_kept_is_what_was_contributed(
         result = interpreter.iterate(made)[0][0]
         assert result is not None
         applied += result
-    (losses,) = interpreter.losses.values()
-    kept = losses.owner + sum(losses.worker) / workers
+    (residuals,) = interpreter.residuals.values()
+    kept = residuals.owner + sum(residuals.worker) / workers
     np.testing.assert_allclose(applied + kept, contributed, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(bodies(), st.integers(1, 4), st.sampled_from(["f32", "bf16", "f64"]), st.integers(0, 2**31))
+def test_paths_mean_what_their_program_means(body: Body, workers: int, dtype: str, seed: int) -> None:
+    try:
+        check_agreement(Program((body,)), workers, seed, dtype)
+    except SpecError as error:
+        if error.diagnostics[0].code not in REFUSALS:
+            raise

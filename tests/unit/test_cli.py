@@ -62,6 +62,33 @@ def test_json_is_all_that_is_printed(good: Path, bad: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out) == []
 
 
+TYPED = "algorithm a() {{ step every {period} {{ weight = mean(weight) }} }}\nrelax with a\n"
+
+
+def test_check_is_the_whole_front_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.relax"
+    path.write_text(TYPED.format(period="rank"))
+    assert cli.status(["check", str(path)]) == 1
+    assert "error[RX0310]" in capsys.readouterr().err
+    path.write_text("relax weights { topology = ring, every = 2 }\n" + TYPED.format(period="2").split("\n")[0])
+    assert cli.status(["check", str(path)]) == 0
+    path.write_text("algorithm a() { grad = mix(grad, ring) step }\nrelax with a\n")
+    assert cli.status(["check", str(path)]) == 0
+    assert "warning[RX0332]" in capsys.readouterr().err
+
+
+def test_explain(tmp_path: Path) -> None:
+    path = tmp_path / "t.relax"
+    path.write_text("relax weights { topology = ring }\n")
+    plain, drawn = relaxc("explain", path), relaxc("explain", path, "--workers", 5)
+    assert plain.returncode == drawn.returncode == 0
+    assert b"weight += mix(weight, ring" in plain.stdout and b"spectral gap" not in plain.stdout
+    assert b"0 - 1 - 2 - 3 - 4 - (0)" in drawn.stdout and b"spectral gap 0.461" in drawn.stdout
+    path.write_text(TYPED.format(period="rank"))
+    wrong = relaxc("explain", path)
+    assert wrong.returncode == 1 and b"RX0310" in wrong.stderr and wrong.stdout == b""
+
+
 def test_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p.relax"
     path.write_text("param width = 4bit\nrelax gradients { compress = width }\n")
@@ -158,9 +185,11 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("text", [GOOD, "relax with choco { topology = torus, gamma = 0.1 }\n"])
 @pytest.mark.parametrize("command", ["check", "format"])
-def test_imports(command: str, good: Path) -> None:
+def test_imports(command: str, text: str, good: Path) -> None:
     """What would make a save of a file slow is not imported."""
+    good.write_text(text)
     program = (
         f"import sys; from relaxc import cli; assert cli.status([{command!r}, {str(good)!r}]) == 0;"
         "print(*sorted({'torch', 'numpy', 'networkx', 'jinja2', 'typer', 'rich'} & set(sys.modules)), file=sys.stderr)"

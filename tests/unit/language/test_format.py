@@ -77,9 +77,7 @@ relax gradients for "a" or ndim < 2 {  # one
 algorithm f(a, b = 2) {  # z
   # w
   step  # s
-  every 2 {
-    weight = a + b
-  }
+  every 2 { weight = a + b }
 
   # end
 }

@@ -182,3 +182,106 @@ def test_sums_go_by_lanes_then_a_tree():
 def test_an_empty_run_has_an_empty_message():
     assert encode(codecs.minmax(8), np.empty(0, np.float32)) == b""
     assert decode(codecs.minmax(8), b"", 0, np.float64).dtype == np.float64
+
+
+def test_an_exact_power_of_two_is_sent_as_it_is_by_natural():
+    x = np.array([1, -2, 0.5, 2.0**-126, -(2.0**127), 0, 2.0**-127], np.float32)
+    assert through(codecs.natural(), x).tolist() == [1, -2, 0.5, 2.0**-126, -(2.0**127), 0, 0]
+
+
+def test_natural_by_hand():
+    """Exponents 127 + 0 and 127 + 1 behind two sign bits."""
+    assert encode(codecs.natural(), np.array([-1, 2], np.float32)) == bytes([0b01, 127, 128])
+
+
+def test_natural_draws_a_neighbour_with_the_right_mean():
+    x = np.full(512, 1.25, np.float32)
+    drawn = np.stack([through(codecs.natural(), x, (k, 3)) for k in range(40)])
+    assert set(np.unique(drawn)) == {1.0, 2.0}
+    assert abs(drawn.mean() - 1.25) < 5 * np.sqrt(0.25 * 0.75 / drawn.size)
+
+
+def test_natural_does_not_hide_what_is_not_finite():
+    x = np.array([np.nan, np.inf, -np.inf, 3.4e38], np.float32)
+    assert np.isfinite(through(codecs.natural(), x)).tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("centre", [0.0, 1000.0])
+def test_modulo_is_right_within_its_range_and_wrong_beyond(bits, centre):
+    """Closed form: off by at most a unit where |x - y| < (2^(bits-1) - 1) units, and else by a multiple of 2^bits units."""
+    unit, codec = 2.0**-7, codecs.modulo(bits, 2.0**-7)
+    x = centre + normal(600, np.float64)
+    y = x + unit * np.linspace(-(2**bits), 2**bits, 600)
+    found = decode(codec, encode(codec, x, (1, 2)), 600, np.float64, y)
+    turns = np.rint((found - x) / (unit * 2**bits))
+    assert np.abs(found - x - turns * unit * 2**bits).max() <= unit * 1.001
+    near = np.abs(x - y) < unit * (2 ** (bits - 1) - 1)
+    assert not turns[near].any()
+    assert turns[0] and turns[-1]
+    np.testing.assert_allclose(np.abs(found - y).max(), unit * 2 ** (bits - 1), rtol=0.05)
+
+
+def test_ternary_clips_outliers_and_keeps_a_constant():
+    codec = codecs.ternary(2.5)
+    assert (through(codec, np.full(100, 0.3, np.float32)) == np.float32(0.3)).all()
+    x = np.ones(400, np.float32)
+    x[0] = 100  # the root of the mean square is sqrt(10399 / 400)
+    decoded = through(codec, x)
+    assert decoded[0] == pytest.approx(2.5 * np.sqrt(10399 / 400), rel=1e-6)
+    assert set(np.unique(decoded / decoded[0])) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("codec", [codecs.ternary(2.5), codecs.qsgd(4, 64)], ids=lambda c: c.text)
+@pytest.mark.parametrize("power", [-90, -20, 5, 100])
+def test_what_squares_is_scale_free_far_out(codec, power):
+    x = normal(300)
+    assert (through(codec, x * np.float32(2.0**power)) == through(codec, x) * np.float32(2.0**power)).all()
+
+
+@pytest.mark.parametrize("codec", [codecs.ternary(100.0), codecs.qsgd(3, 64)], ids=lambda c: c.text)
+def test_dithered_codecs_are_unbiased(codec):
+    x = normal(64)
+    drawn = np.stack([through(codec, x, (k, 5)) for k in range(3000)])
+    level = drawn[drawn > 0].min()
+    assert np.abs(drawn.mean(axis=0) - x).max() <= 5 * 0.5 * level / np.sqrt(3000)
+
+
+@pytest.mark.parametrize("unit", ["tensor", "chunk"])
+def test_a_run_is_one_block_per_tensor_and_per_chunk(unit):
+    of_block = codecs.minmax(4, 5000)
+    codec = Codec("c", Layout(0, of_block.layout.fields, unit), of_block.steps, of_block.receive, False)
+    x = normal(1237)
+    assert encode(codec, x) == encode(of_block, x)
+    assert len(encode(codec, x)) == codec.layout.bytes_of(1237) == 8 + 619
+    assert (through(codec, x) == through(of_block, x)).all()
+    assert encode(codec, x[:0]) == b""
+
+
+def test_signs_by_hand():
+    assert through(codecs.signs(), np.array([3, -1, 0, np.nan], np.float32)).tolist() == [1, -1, 1, -1]
+
+
+FUNCTIONS = [
+    ("mod", [(7, 4, 3), (-1, 4, 3), (-8, 4, 0), (5.5, 2, 1.5), (1, -4, -3), (3, 0, 3)]),
+    ("wrap", [(7, 4, -1), (2, 4, 2), (6, 4, -2), (-6, 4, 2), (-7, 4, 1), (3, 0, 3)]),
+    ("round", [(0.5, 0), (1.5, 2), (-2.5, -2), (2.6, 3)]),
+    ("floor", [(-0.5, -1), (2.9, 2)]),
+    ("exp", [(0, 1), (1, np.float32(np.e))]),
+    ("log", [(1, 0), (np.float32(np.e), np.float32(0.99999997))]),
+    ("log2", [(1024, 10), (0, -np.inf)]),
+    ("sign", [(-3, -1), (0, 0), (2, 1)]),
+    ("clamp", [(5, 0, 1, 1), (-5, 0, 1, 0), (0.5, 0, 1, 0.5)]),
+    ("^", [(4, 0.5, 2), (2, -3, 0.125), (-2, 3, -8), (0, -2, 0)]),
+    ("/", [(1, 0, 0), (0, 0, 0), (1, 4, 0.25)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "cases"), FUNCTIONS, ids=[f for f, _ in FUNCTIONS])
+def test_functions_by_hand(function, cases):
+    """Each on the encoder's side, of one element and constants."""
+    layout = Layout(4, (Field("out", WireType("f32"), True),))
+    for *given, wanted in cases:
+        value = codecs.apply(function, Read("x"), *map(float, given[1:]))
+        codec = Codec("f", layout, (Send(0, "out", value),), Read("out"), False)
+        assert through(codec, np.array([given[0]], np.float32))[0] == np.float32(wanted), (function, given)

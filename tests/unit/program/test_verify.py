@@ -7,17 +7,117 @@ from dataclasses import replace
 
 import pytest
 
-from relaxc.program.verify import VerifyError, verify_route
+from relaxc import pipeline
+from relaxc.language.source import Source
+from relaxc.program.ir import (
+    After,
+    Assign,
+    Body,
+    Constant,
+    Decode,
+    Every,
+    Exchange,
+    Let,
+    Program,
+    Read,
+    State,
+    Statement,
+    Step,
+)  # fmt: skip
+from relaxc.program.ir import (
+    Phase as Stage,
+)
+from relaxc.program.verify import VerifyError, verify, verify_gather, verify_route
+from relaxc.topology.topology import Topology
 from relaxc.wire.routes import ROUTES, Kernel, Message, Move, Phase, Receive, Route, Run, Send
 
 FEEDBACKS = ("none", "worker", "both")
 Change = Callable[[int, Move], Move | None]
 
 
+@pytest.mark.parametrize("kind", ["mean", "sum"])
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 @pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
-def test_the_shipped_routes_hold(route: Route, feedback: str) -> None:
-    verify_route(route, feedback, route.kernels(feedback))
+def test_the_shipped_routes_hold(route: Route, feedback: str, kind: str) -> None:
+    verify_route(route, feedback, route.kernels(feedback, kind), kind)
+
+
+def test_a_sum_that_is_divided_is_seen() -> None:
+    with pytest.raises(VerifyError, match="divided"):
+        verify_route(ROUTES["all"], "none", ROUTES["all"].kernels("none", "mean"), "sum")
+
+
+GRAPHS = [Topology(name) for name in ("ring", "chain", "star", "torus", "hypercube", "complete", "exponential",
+          "one_peer_exponential", "shift_one", "random_pairs")] + [Topology("shuffled", (Topology("ring"),))]  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", range(1, 10))
+@pytest.mark.parametrize("topology", GRAPHS, ids=str)
+def test_every_neighbour_is_heard_once(topology: Topology, workers: int) -> None:
+    verify_gather(topology, workers)
+
+
+def test_a_mix_that_loses_a_message_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaxc.program.verify.receivers", lambda *_: ())
+    with pytest.raises(VerifyError, match="waits for a message"):
+        verify_gather(Topology("ring"), 3)
+
+
+# --- programs
+
+
+def program(statements: tuple[Statement, ...], states: tuple[State, ...] = ()) -> Program:
+    return Program((Body(None, states, statements),))
+
+
+def mean(place: int = 0, value: str = "grad", **changes: object) -> Exchange:
+    return replace(Exchange("mean", Read(value), None, "none", "all", None, place), **changes)  # type: ignore[arg-type]
+
+
+def test_what_lowering_makes_holds() -> None:
+    spec = pipeline.to_spec(Source("spec", "relax with choco for ndim < 2\nrelax with one_bit_adam"), {})
+    verify(pipeline.to_program(spec))
+
+
+PERIOD = Constant(2.0)
+BROKEN: dict[str, tuple[tuple[Statement, ...], tuple[State, ...]]] = {
+    "unknown name": ((Let("a", Read("b")),), ()),
+    "is a second one": ((Let("a", Read("t")), Let("a", Read("t"))), ()),
+    "assignment to unknown": ((Assign("a", Read("t")),), ()),
+    "a period reads an unknown": ((Every(1, "number", Read("b"), ()),), ()),
+    "another shape": ((Assign("s", Read("grad")),), (State("s", Constant(0.0), "number"),)),
+    "two blocks share": ((Every(1, "number", PERIOD, ()), Stage(1, "a", 0, None, ())), ()),
+    "less than one iteration": ((After(1, 0, ()),), ()),
+    "never on": ((Stage(1, "a", 3, 3, ()),), ()),
+    "no period": ((Every(1, "often", PERIOD, ()),), ()),
+    "two steps": ((Step(), Every(1, "number", PERIOD, (Step(),))), ()),
+    "share a place": ((Assign("grad", mean()), Assign("grad", mean())), ()),
+    "overlaps": ((Assign("grad", mean(place=1)),), ()),
+    "is no code": ((Assign("weight", Decode(Read("grad"))),), ()),
+    "feedback without": ((Assign("grad", mean(feedback="both")),), ()),
+    "on route": ((Assign("grad", mean(route="by sea")),), ()),
+    "finding its partners": ((Assign("grad", mean(kind="mix", route="")),), ()),
+    "a mix without": ((Assign("grad", mean(kind="mix", route="", topology=Topology("ring"))),), ()),
+    "no exchange": ((Assign("grad", mean(kind="gossip")),), ()),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_program_is_seen(what: str) -> None:
+    with pytest.raises(VerifyError, match=what):
+        verify(program(*BROKEN[what]))
+
+
+def test_steps_in_different_phases_are_on_different_paths() -> None:
+    phases = (Stage(1, "a", 0, 5, (Step(),)), Stage(2, "b", 5, None, (Step(),)))
+    verify(program(phases))
+    with pytest.raises(VerifyError, match="two steps"):
+        verify(program((*phases, Step())))
+    with pytest.raises(VerifyError, match="two steps"):
+        verify(program((phases[0], Stage(2, "a", 0, 5, (Step(),)))))
+
+
+# --- broken routes
 
 
 def altered(route: Route, change: Change) -> Route:

@@ -37,3 +37,13 @@ def test_a_run_is_whole_blocks_and_a_short_one() -> None:
 def test_real_is_as_wide_as_the_arithmetic() -> None:
     exact = Layout(512, (Field("value", WireType("real"), True),))
     assert (exact.bytes_of(3, 4), exact.bytes_of(3, 8)) == (12, 24)
+
+
+@pytest.mark.parametrize("unit", ["tensor", "chunk"])
+def test_a_run_per_tensor_or_chunk_is_one_block(unit: str) -> None:
+    layout = Layout(0, MINMAX8.fields, unit)
+    assert layout.bytes_of(0) == 0
+    assert layout.bytes_of(1) == 9
+    assert layout.bytes_of(5000) == 8 + 5000
+    assert layout.block_of(5000) == 5000 and layout.block_of(0) == 1
+    assert MINMAX8.block_of(5000) == 512

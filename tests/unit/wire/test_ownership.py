@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from relaxc.wire.ownership import owned
+from relaxc.wire.layout import Field, Layout, WireType
+from relaxc.wire.ownership import owned, shares
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
@@ -26,3 +27,28 @@ def test_small_parameters_are_dealt_round() -> None:
     """300 parameters of one block each among 4 workers: 75 each."""
     owners = Counter(next(w for w, (a, b) in enumerate(owned(p, 10, 512, 4)) if b > a) for p in range(300))
     assert set(owners.values()) == {75}
+
+
+def layout(block: int, unit: str) -> Layout:
+    return Layout(block, (Field("value", WireType("f32"), True),), unit)
+
+
+@pytest.mark.parametrize("elements", [0, 1, 511, 512, 100_000])
+def test_a_tensor_has_one_owner(elements: int) -> None:
+    for number in range(4):
+        ranges = [r for r in shares(number, elements, layout(0, "tensor"), 3) if r[1] > r[0]]
+        assert ranges == ([(0, elements)] if elements else [])
+
+
+def test_tensors_are_dealt_round() -> None:
+    owners = [[b > a for a, b in shares(n, 10, layout(0, "tensor"), 4)].index(True) for n in range(8)]
+    assert sorted(owners[:4]) == [0, 1, 2, 3] and owners[4:] == owners[:4]
+
+
+def test_chunks_are_shares_at_fixed_borders() -> None:
+    assert shares(0, 1500, layout(0, "chunk"), 2) == [(0, 512), (512, 1500)]
+    assert shares(3, 5000, layout(0, "chunk"), 3) == owned(3, 5000, 512, 3)
+
+
+def test_blocks_are_owned_as_before() -> None:
+    assert shares(2, 5000, layout(7, "block"), 3) == owned(2, 5000, 7, 3)

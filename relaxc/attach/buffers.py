@@ -1,0 +1,126 @@
+"""The memory of a program: states, kept values, slots and residuals of one bucket, flat in the arithmetic type.
+
+Elements stand in the parameter's own memory order, parameters one behind the other; a cell has one element for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from relaxc.manifest import ProgramPlan
+from relaxc.schedule.buckets import Bucket
+from relaxc.schedule.schedule import residual_of
+from relaxc.wire.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class Flat:
+    """`tensor` holds parameter p's elements from `starts[p]` on, `sizes[p]` of them. Of an owner's residual a worker
+    keeps the range from element `firsts[p]` on only."""
+
+    tensor: torch.Tensor
+    starts: dict[int, int]
+    sizes: dict[int, int]
+    firsts: dict[int, int]
+
+    def view(self, parameter: int) -> torch.Tensor:
+        start = self.starts[parameter]
+        return self.tensor[start : start + self.sizes[parameter]]
+
+    def position(self, parameter: int, element: int) -> int:
+        """Where element number `element` of a parameter is."""
+        return self.starts[parameter] + element - self.firsts.get(parameter, 0)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Of one transfer: the worker's own losses, and an owner's."""
+
+    worker: Flat
+    owner: Flat
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of one bucket. Lists of copies stand by number of `kept` and of transfer."""
+
+    states: dict[str, Flat]
+    cells: frozenset[str]
+    kept: tuple[tuple[Flat, ...], ...]
+    kept_cells: frozenset[int]
+    slots: tuple[tuple[Flat, ...], ...]
+    residuals: tuple[Residual, ...]
+
+    def of(self, name: str, copy: int) -> tuple[Flat, bool]:
+        """The flat tensor that `name` stands for in a kernel's operands, and whether it holds cells."""
+        kind, _, number = name.partition(".")
+        if kind == "kept" and number.isdigit():
+            return self.kept[int(number)][copy], int(number) in self.kept_cells
+        if kind == "slot" and number.isdigit():
+            return self.slots[int(number)][copy], False
+        return self.states[name], name in self.cells
+
+    def holds_cells(self, names: Iterable[str]) -> bool:
+        """Whether some of `names` are cells, which are computed for parameters without elements too."""
+        kept = {f"kept.{number}" for number in self.kept_cells}
+        return any(name in self.cells or name in kept for name in names)
+
+    def named(self) -> Iterator[tuple[str, Flat]]:
+        """Everything that lives across iterations, by the name that a checkpoint gives it."""
+        yield from ((f"state/{name}", flat) for name, flat in self.states.items())
+        for kind, lists in (("kept", self.kept), ("slot", self.slots)):
+            for number, copies in enumerate(lists):
+                yield from ((f"{kind}/{number}.{copy}", flat) for copy, flat in enumerate(copies))
+
+
+def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Parameter], workers: int, rank: int) -> Memory:
+    members = [parameters[p] for p in bucket.parameters]
+    whole, cell = (_shaped(members, bucket.dtype, is_cell) for is_cell in (False, True))
+    tensors = {s.name: s.shape for s in plan.states if s.shape != "number"}
+    slotted = [t.leaves == "slot" or t.lands == "slot" for t in plan.transfers]
+    return Memory(
+        {name: (cell if shape == "cell" else whole)() for name, shape in tensors.items()},
+        frozenset(name for name, shape in tensors.items() if shape == "cell"),
+        tuple(tuple((cell if k.shape == "cell" else whole)() for _ in range(k.copies)) for k in plan.kept),
+        frozenset(n for n, k in enumerate(plan.kept) if k.shape == "cell"),
+        tuple(
+            tuple(whole() for _ in range(t.copies)) if slot else ()
+            for t, slot in zip(plan.transfers, slotted, strict=True)
+        ),
+        tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
+    )
+
+
+def real_type(dtype: str) -> torch.dtype:
+    return torch.float64 if dtype == "f64" else torch.float32
+
+
+class _shaped:  # noqa: N801 - a function that remembers
+    """Makes zeros of one layout."""
+
+    def __init__(self, members: Sequence[Parameter], dtype: str, is_cell: bool) -> None:
+        self._sizes = {p.number: 1 if is_cell else p.elements for p in members}
+        self._dtype = real_type(dtype)
+
+    def __call__(self) -> Flat:
+        return _flat(self._sizes, self._dtype)
+
+
+def _flat(sizes: dict[int, int], dtype: torch.dtype, firsts: dict[int, int] | None = None) -> Flat:
+    starts, total = {}, 0
+    for parameter, size in sizes.items():
+        starts[parameter] = total
+        total += size
+    return Flat(torch.zeros(total, dtype=dtype), starts, sizes, firsts or {})
+
+
+def _residual(exchange: object, members: Sequence[Parameter], dtype: str, workers: int, rank: int) -> Residual:
+    shares = {p.number: residual_of(exchange, p, workers, rank) for p in members}  # type: ignore[arg-type]
+    return Residual(
+        _flat({n: s.worker for n, s in shares.items()}, real_type(dtype)),
+        _flat({n: s.owner[1] - s.owner[0] for n, s in shares.items()}, real_type(dtype),
+              {n: s.owner[0] for n, s in shares.items()}),
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Programs fitted to a model and a number of workers, before anything is made: buckets, every message, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from relaxc.attach.parameters import ModelParameters
+from relaxc.attach.partners import Partners
+from relaxc.attach.places import Place, places, refuse_ignored, refuse_missing
+from relaxc.errors import ExchangeError, ModelError
+from relaxc.manifest import Manifest, ProgramPlan
+from relaxc.schedule.actions import Piece
+from relaxc.schedule.buckets import Bucket
+from relaxc.schedule.programs import program_buckets
+from relaxc.schedule.schedule import Schedule
+from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
+from relaxc.topology.kinds import refusal
+from relaxc.topology.topology import from_plain
+
+LARGEST_BLOCK = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FittedPrograms:
+    """`placed` is by parameter. `pieces` are all messages of the first round, `dense` the bytes of each all-reduce."""
+
+    placed: tuple[Place, ...]
+    buckets: tuple[Bucket, ...]
+    pieces: tuple[Piece, ...]
+    dense: tuple[int, ...]
+
+
+def fit_programs(
+    manifest: Manifest, read: ModelParameters, schedule: Schedule, optimizers: Sequence[torch.optim.Optimizer]
+) -> FittedPrograms:
+    """Raise ModelError (RX0414 to RX0417) or ExchangeError (RX0608, RX0614) where a program can't serve them."""
+    placed = places(manifest, read, schedule.bodies, optimizers, schedule.workers)
+    refuse_ignored(manifest, schedule.bodies, placed, optimizers)
+    refuse_missing(manifest, schedule.bodies, placed, optimizers)
+    buckets = program_buckets(manifest, read.parameters, schedule.bodies, placed)
+    if buckets:
+        _refuse_lbfgs(optimizers)
+    for bucket in buckets:
+        program = _program(manifest, bucket)
+        _refuse_workers(program, schedule.workers)
+        _refuse_large(program, read, bucket)
+    fitted = list(_fit(manifest, read, schedule, buckets))
+    return FittedPrograms(
+        tuple(placed), buckets, tuple(piece for one in fitted for piece in one.pieces),
+        tuple(one.dense_bytes for one in fitted if one.dense_bytes),
+    )  # fmt: skip
+
+
+def _fit(
+    manifest: Manifest, read: ModelParameters, schedule: Schedule, buckets: Sequence[Bucket]
+) -> Iterator[TransferSchedule]:
+    for number, bucket in enumerate(buckets):
+        members = [read.parameters[p] for p in bucket.parameters]
+        for transfer in _program(manifest, bucket).transfers:
+            meeting = Partners(transfer.exchange, schedule.workers, schedule.rank, manifest.seed).meet(0)
+            yield schedule_transfer(
+                transfer, members, number, schedule.workers, schedule.rank, manifest.piece_bytes,
+                targets=meeting.targets, sources=meeting.sources,
+            )  # fmt: skip
+
+
+def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
+    program = manifest.bodies[bucket.body].program
+    assert program is not None
+    return program
+
+
+def _refuse_workers(program: ProgramPlan, workers: int) -> None:
+    for transfer in program.transfers:
+        if transfer.exchange.kind == "mix":
+            why = refusal(from_plain(transfer.exchange.topology), workers)
+            if why is not None:
+                raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
+
+
+def _refuse_large(program: ProgramPlan, read: ModelParameters, bucket: Bucket) -> None:
+    """What a kernel takes as one block is counted in 32 bits."""
+    units = {t.exchange.codec.unit for t in program.transfers if t.exchange.codec is not None}
+    if units <= {"block"} and not any(fragment.label == "measure" for fragment in program.fragments):
+        return
+    for number in bucket.parameters:
+        if read.parameters[number].elements > LARGEST_BLOCK:
+            raise ModelError(
+                "RX0416", f"parameter {read.parameters[number].name} is too large to be one block",
+                "use a codec `per block`, or exclude the parameter with a selector",
+            )  # fmt: skip
+
+
+def _refuse_lbfgs(optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    if any(isinstance(o, torch.optim.LBFGS) for o in optimizers):
+        raise ExchangeError(
+            "RX0614", "LBFGS evaluates the loss several times in a step, and a program runs once a step",
+            "use another optimizer",
+        )  # fmt: skip

@@ -1,0 +1,151 @@
+"""What programs must remember: states, kept values, slots, residuals, and the numbers of their control.
+
+Keys: `state/NAME/PARAMETER/rankR`, `kept/N.COPY/...`, `slot/N.COPY/...`, `loss/N/...` (a worker's own of exchange N),
+`owned/N/...` (an owner's), `control/PARAMETER/KEY/rankR` (numbers of the cohort that begins with that parameter).
+
+What had begun of the next iteration is no part of it: it begins again. Another number of workers: what is replicated is
+anyone's, what is local is averaged, residuals are as those of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from relaxc.attach.buffers import Flat
+from relaxc.attach.calls import Site
+from relaxc.attach.clock import Clock, Reached
+from relaxc.attach.cohort import Cohort
+from relaxc.attach.cohort_state import restore, snapshot
+from relaxc.attach.programs import Programs
+from relaxc.attach.saved import Saved, another_plan
+from relaxc.errors import ExchangeError
+from relaxc.manifest import Manifest
+from relaxc.schedule.schedule import residual_of
+from relaxc.wire.parameters import Parameter
+
+CONTROL = "control"
+OF_PROGRAMS = frozenset({"state", "kept", "slot", "loss", "owned", CONTROL})
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A flat tensor's part for one parameter. `transfer` for a residual, whose `owner` tells whose it is."""
+
+    key: str
+    site: Site
+    parameter: Parameter
+    flat: Flat
+    transfer: int = -1
+    owner: bool = False
+
+    @property
+    def view(self) -> torch.Tensor:
+        return self.flat.view(self.parameter.number)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A state that fits, not yet taken over."""
+
+    tensors: list[tuple[torch.Tensor, torch.Tensor]]
+    numbers: list[tuple[Cohort, dict[str, float]]]
+
+
+class ProgramState:
+    def __init__(self, manifest: Manifest, programs: Programs, rank: int, workers: int) -> None:
+        self._manifest, self._programs, self._rank, self._workers = manifest, programs, rank, workers
+
+    def state(self) -> dict[str, Any]:
+        self._programs.complete()
+        self._programs.drain()
+        made: dict[str, Any] = {}
+        for clock in self._programs.clocks:
+            for cohort, numbers in zip(clock.cohorts, _numbers(clock), strict=True):
+                made |= {f"{_control(cohort)}{key}/rank{self._rank}": value for key, value in numbers.items()}
+        return made | {f"{e.key}/rank{self._rank}": e.view.clone() for e in self._entries() if e.view.numel()}
+
+    def read(self, saved: Saved) -> Read:
+        """Raise ExchangeError (RX0606) where the state does not fit."""
+        entries = list(self._entries())
+        self._refuse_strangers(saved, {e.key for e in entries})
+        tensors = [(e.view, self._value(saved, e)) for e in entries if e.view.numel()]
+        return Read(tensors, [(cohort, _saved_numbers(saved, cohort)) for cohort in self._programs.cohorts])
+
+    def load(self, read: Read) -> None:
+        self._programs.traffic.forget()
+        for clock in self._programs.clocks:
+            clock.rewind()
+        for tensor, value in read.tensors:
+            tensor.copy_(value)
+        for cohort, numbers in read.numbers:
+            restore(cohort, numbers)
+
+    def _entries(self) -> Iterator[_Entry]:
+        for cohort in self._programs.cohorts:
+            for site in cohort.sites:
+                for parameter in site.members:
+                    yield from _entries(site, parameter)
+
+    def _value(self, saved: Saved, entry: _Entry) -> torch.Tensor:
+        parameter = entry.parameter
+        if entry.transfer < 0:
+            body = self._manifest.bodies[entry.site.bucket.body]
+            return saved.mean(entry.key, entry.view.numel(), body.agreement == "replicated")
+        if not entry.owner:
+            return saved.worker(entry.key, parameter)
+        exchange = entry.site.program.transfers[entry.transfer].exchange
+        here = residual_of(exchange, parameter, self._workers, self._rank).owner
+        shares = [residual_of(exchange, parameter, saved.workers, rank).owner for rank in range(saved.workers)]
+        return saved.owner(entry.key, parameter, here, shares)
+
+    def _refuse_strangers(self, saved: Saved, known: set[str]) -> None:
+        controls = tuple(_control(cohort) for cohort in self._programs.cohorts)
+        for key in saved.state:
+            kind, base = key.partition("/")[0], key.rpartition("/")[0]
+            if kind in OF_PROGRAMS and base not in known and not key.startswith(controls):
+                raise another_plan(f"{key}, for which this plan has no place")
+
+
+def _entries(site: Site, parameter: Parameter) -> Iterator[_Entry]:
+    name = parameter.name
+    for key, flat in site.memory.named():
+        yield _Entry(f"{key}/{name}", site, parameter, flat)
+    for number, residual in enumerate(site.memory.residuals):
+        yield _Entry(f"loss/{number}/{name}", site, parameter, residual.worker, number)
+        yield _Entry(f"owned/{number}/{name}", site, parameter, residual.owner, number, owner=True)
+
+
+def _control(cohort: Cohort) -> str:
+    first = min((p for site in cohort.sites for p in site.members), key=lambda p: p.number)
+    return f"{CONTROL}/{first.name}/"
+
+
+def _numbers(clock: Clock) -> list[dict[str, float]]:
+    """The cohorts' numbers as the iteration found them."""
+    if clock.reached is Reached.NOTHING:
+        return [snapshot(cohort) for cohort in clock.cohorts]
+    if clock.reached is not Reached.BEGIN and clock.does("backward"):
+        raise ExchangeError(
+            "RX0615", "the program is in the middle of an iteration, between backward() and optimizer.step()",
+            "call state_dict() after optimizer.step()",
+        )  # fmt: skip
+    return clock.saved
+
+
+def _saved_numbers(saved: Saved, cohort: Cohort) -> dict[str, float]:
+    start = _control(cohort)
+    rank = saved.some_rank(f"{start}t")
+    end = f"/rank{rank}"
+    found = {
+        key.removeprefix(start).removesuffix(end): float(value)
+        for key, value in saved.state.items()
+        if key.startswith(start) and key.endswith(end)
+    }
+    missing = [name for name in cohort.numbers if f"number/{name}" not in found]
+    if missing:
+        raise another_plan(f"no number {missing[0]}")
+    return found

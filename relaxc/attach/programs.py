@@ -1,0 +1,204 @@
+"""The programs of a plan at work: what is made at attach, and what the loop's events do to it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from relaxc.attach.buffers import make_memory
+from relaxc.attach.calls import Site
+from relaxc.attach.clock import Clock, Reached
+from relaxc.attach.cohort import Cohort, Settings, Worker
+from relaxc.attach.fitting import FittedPrograms
+from relaxc.attach.groups import Groups
+from relaxc.attach.parameters import ModelParameters
+from relaxc.attach.places import Place
+from relaxc.attach.runner import Runner
+from relaxc.attach.traffic import Traffic
+from relaxc.errors import ExchangeError
+from relaxc.manifest import Manifest
+from relaxc.schedule.buckets import Bucket
+
+
+class Programs:
+    """`clocks` are by optimiser, those without a program left out. Gradients were divided by `loss_scale` where a
+    GradScaler is used."""
+
+    def __init__(self, operations: Any, traffic: Traffic, clocks: Sequence[Clock | None], scaler: Any) -> None:
+        self.operations, self.traffic, self.by_optimizer = operations, traffic, tuple(clocks)
+        self.clocks = [clock for clock in clocks if clock is not None]
+        self.cohorts = [cohort for clock in self.clocks for cohort in clock.cohorts]
+        self._scaler, self._scale = scaler, 1.0
+        self.shadowing = False
+        """Within join(), for a worker that has run out: a backward without gradients counts for all."""
+
+        self.naming: Callable[[int], None] | None = None
+        """Within join(), tells the other workers of a step of this optimiser."""
+
+    @property
+    def exchange_in_backward(self) -> bool:
+        return any(path.stages.get("backward") for c in self.cohorts for path in c.program.paths)
+
+    def begin(self) -> None:
+        for clock in self.clocks:
+            clock.begin()
+
+    def backward(self, fired: Sequence[bool]) -> None:
+        """At the end of an exchanging backward. `fired` tells by parameter whether it had a gradient."""
+        with torch.no_grad():
+            for clock in self.clocks:
+                if clock.late and clock.does("tail"):
+                    raise _not_asked()
+                clock.begin()
+                if self.shadowing or _touched(clock, fired):
+                    clock.backwards += 1
+                    self._scale = self._loss_scale()
+                    self._backward(clock)
+
+    def _backward(self, clock: Clock) -> None:
+        if not clock.does("backward"):
+            return
+        if clock.reached is not Reached.BEGIN:
+            raise ExchangeError(
+                "RX0615", "a second backward() before optimizer.step(), and this program exchanges gradients in each",
+                "accumulate within relaxed.no_sync(), all micro-batches but the last",
+            )  # fmt: skip
+        self._unscaled(clock, clock.backward)
+
+    def _unscaled(self, clock: Clock, run: Any) -> None:
+        """States are kept without the loss scale, so programs see gradients without it."""
+        grads = [t.grad for t in clock.tensors if t.grad is not None] if self._scale != 1 else []
+        for grad in grads:
+            grad.mul_(1 / self._scale)
+        run()
+        for tensor in clock.tensors if self._scale != 1 else ():
+            if tensor.grad is not None:
+                tensor.grad.mul_(self._scale)
+
+    def before(self, clock: Clock) -> None:
+        self._name(clock)
+        clock.before()
+
+    def _name(self, clock: Clock) -> None:
+        if self.naming is not None:
+            self.naming(self.by_optimizer.index(clock))
+
+    def asked(self, training: bool) -> None:
+        """Weights are needed. Where that is for training, a step that was left out is noticed."""
+        for clock in self.clocks:
+            if training:
+                self._make_up(clock)
+            clock.begin()
+
+    def rewind(self) -> None:
+        """Other weights are about to be loaded, on all workers alike: what has begun with the old ones begins anew."""
+        self.complete()
+        begun = [clock for clock in self.clocks if clock.reached is Reached.BEGIN and clock.does("begin")]
+        if begun:
+            self.traffic.forget()
+        for clock in begun:
+            clock.restore()
+
+    def complete(self) -> None:
+        """Weights are complete."""
+        with torch.no_grad():
+            for clock in self.clocks:
+                self._make_up(clock)
+                clock.complete()
+
+    def _make_up(self, clock: Clock) -> None:
+        """Where a GradScaler left out optimizer.step(), the body runs without it, so that nobody waits."""
+        if clock.backwards and self._was_skipped(clock):
+            self._name(clock)
+            clock.skip()
+
+    def _was_skipped(self, clock: Clock) -> bool:
+        """The loss scale fell, or the loop dropped the gradients. Not by their values: those of one of several
+        micro-batches may be zeros."""
+        if self._scaler is not None:
+            return self._loss_scale() < self._scale
+        return len(self.clocks) == 1 and all(t.grad is None for t in clock.tensors)
+
+    def _loss_scale(self) -> float:
+        return float(self._scaler.get_scale()) if self._scaler is not None else 1.0
+
+    def residuals(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """What this worker's encoders have lost, by parameter."""
+        for site in (site for cohort in self.cohorts for site in cohort.sites):
+            for residual, parameter in itertools.product(site.memory.residuals, site.members):
+                parts = (residual.worker.view(parameter.number), residual.owner.view(parameter.number))
+                yield from ((parameter.name, part) for part in parts if part.numel())
+
+    def drain(self) -> None:
+        self.operations.drain()
+
+    def stop(self) -> None:
+        self.operations.stop()
+
+
+def _touched(clock: Clock, fired: Sequence[bool]) -> bool:
+    return any(fired[p.number] for cohort in clock.cohorts for site in cohort.sites for p in site.members)
+
+
+def _not_asked() -> ExchangeError:
+    return ExchangeError(
+        "RX0616", "backward() ran on weights that were not complete: the forward did not go through the attached model",
+        "call the model itself, not its parts, or relaxed.complete() before the forward",
+    )  # fmt: skip
+
+
+# --- made at attach
+
+
+def make_programs(
+    runtime: ModuleType, library: Path | None, manifest: Manifest, read: ModelParameters, groups: Groups,
+    watch: Any, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, fitted: FittedPrograms,
+) -> Programs | None:  # fmt: skip
+    """None where no parameter has a program."""
+    if not fitted.buckets:
+        return None
+    path = None if library is None else str(library)
+    group = groups.programs if groups.workers > 1 else None
+    operations = runtime.Operations(group, groups.rank, groups.workers, manifest.seed, path, watch)
+    traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes)
+    sites: dict[tuple[int, Place], list[Site]] = {}
+    for number, bucket in enumerate(fitted.buckets):
+        place = fitted.placed[bucket.parameters[0]]
+        site = _site(runtime, operations, manifest, read, groups, number, bucket, optimizers[place.optimizer])
+        traffic.add(site)
+        sites.setdefault((bucket.body, place), []).append(site)
+    worker = Worker(groups.rank, groups.workers, manifest.seed)
+    runner = Runner(operations, traffic)
+    cohorts: dict[int, list[Cohort]] = {}
+    for (_body, place), members in sites.items():
+        cohorts.setdefault(place.optimizer, []).append(_cohort(members, place, optimizers, worker))
+    clocks = [Clock(cohorts[n], runner) if n in cohorts else None for n in range(len(optimizers))]
+    programs = Programs(operations, traffic, clocks, scaler)
+    with torch.no_grad():
+        runner.start(programs.cohorts)
+    return programs
+
+
+def _site(
+    runtime: ModuleType, operations: Any, manifest: Manifest, read: ModelParameters, groups: Groups, number: int,
+    bucket: Bucket, optimizer: torch.optim.Optimizer,
+) -> Site:  # fmt: skip
+    program = manifest.bodies[bucket.body].program
+    assert program is not None
+    tensors: dict[int, nn.Parameter] = {p: read.tensors[p] for p in bucket.parameters}
+    memory = make_memory(program, bucket, read.parameters, groups.workers, groups.rank)
+    members = tuple(read.parameters[p] for p in bucket.parameters)
+    return Site(number, bucket, program, members, tensors, memory, optimizer, runtime, operations)
+
+
+def _cohort(sites: Sequence[Site], place: Place, optimizers: Sequence[torch.optim.Optimizer], worker: Worker) -> Cohort:
+    cohort = Cohort(sites[0].program, sites, Settings(optimizers[place.optimizer], place.group), worker)
+    for block, head in place.heads:
+        cohort.control.start_staggered(block, head)
+    return cohort

@@ -1,0 +1,109 @@
+"""Programs within the user's loop: hooks on optimizer.step() and on the model's forward.
+
+Gradients of parameters whose path has no step are hidden from the optimiser, which leaves them alone; the body updates
+them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch._compile import _disable_dynamo
+
+from relaxc.attach.clock import Clock
+from relaxc.errors import ExchangeError
+
+if TYPE_CHECKING:
+    from relaxc.attach.programs import Programs
+
+
+class ProgramStep:
+    """Hooks on one optimiser's step."""
+
+    def __init__(self, programs: Programs, clock: Clock) -> None:
+        self._programs, self._clock = programs, clock
+        self._hidden: list[tuple[nn.Parameter, torch.Tensor | None]] = []
+
+    def before(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        changed = None
+        if closure is not None:
+            changed = ((args[0], _closed(closure), *args[2:]), {k: v for k, v in kwargs.items() if k != "closure"})
+        if getattr(optimizer, "grad_scale", None) is not None:
+            raise ExchangeError(
+                "RX0614", "this optimiser unscales gradients inside its step, where a program can't see them",
+                "create it with fused=False",
+            )  # fmt: skip
+        with torch.no_grad():
+            self._programs.before(self._clock)
+        self._hide()
+        return changed
+
+    def _hide(self) -> None:
+        self._hidden = [
+            (site.tensors[p.number], site.tensors[p.number].grad)
+            for cohort in self._clock.cohorts
+            if not cohort.path.steps
+            for site in cohort.sites
+            for p in site.members
+        ]
+        for tensor, _grad in self._hidden:
+            tensor.grad = None
+
+    def after(self, *_: Any) -> None:
+        for tensor, grad in self._hidden:
+            tensor.grad = grad
+        self._hidden = []
+        with torch.no_grad():
+            self._clock.after()
+
+
+def _closed(closure: Callable[[], Any]) -> Callable[[], Any]:
+    """Run the closure now, since the body comes between it and the update; stand in for it once."""
+    with torch.enable_grad():
+        losses = [closure()]
+
+    def stand_in() -> Any:
+        if not losses:
+            raise ExchangeError(
+                "RX0614", "the optimiser evaluates its closure more than once in a step, as LBFGS does",
+                "use an optimiser that needs one gradient a step",
+            )  # fmt: skip
+        return losses.pop()
+
+    return stand_in
+
+
+class Asked:
+    """Hooks on a module: weights are asked for, so the last iteration must be complete. What it is `for_` tells the
+    rest: for a forward the next iteration begins, and when other weights are loaded it begins anew. Copies and pickles
+    of the module carry one that does nothing."""
+
+    def __init__(self, programs: Programs | None = None, for_: str = "reading") -> None:
+        self._programs = weakref.ref(programs) if programs is not None else _nobody
+        self._for = for_
+
+    def __reduce__(self) -> tuple[type[Asked], tuple[()]]:
+        return Asked, ()
+
+    @_disable_dynamo  # a compiled forward must not leave it out; torch.compiler.disable would import the compiler now
+    def __call__(self, module: nn.Module, *_: Any) -> None:
+        programs = self._programs()
+        training = module.training and torch.is_grad_enabled()
+        if programs is None:
+            return
+        with torch.no_grad():
+            if self._for == "forward":
+                programs.asked(training)
+            elif self._for == "loading":
+                programs.rewind()
+            else:
+                programs.complete()
+
+
+def _nobody() -> None:
+    return None

@@ -1,0 +1,50 @@
+"""Which values per element a CPU puts into scratch for later stages, and which it computes again.
+
+A load and up to two operations on it cost less than a store and a load in each later stage: they are computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaxc.emit.kernel import Section
+from relaxc.emit.stages import needed, roots
+
+FREE = frozenset({"operand", "total", "constant"})
+DEAR = {"divide": 5, "over": 5, "sqrt": 5, "dither": 20, "exp": 50, "log": 50, "log2": 50, "power": 50}
+"""In additions, about; what is not named here costs one."""
+AGAIN = 2
+
+
+def scratch(section: Section) -> frozenset[int]:
+    found: set[int] = set()
+    for stage in range(1, section.stages):
+        for value in _carried_into(section, stage):
+            if _cost(section, value, found) > AGAIN:
+                found.add(value)
+    return frozenset(found)
+
+
+def _carried_into(section: Section, stage: int) -> Iterator[int]:
+    """Values per element of earlier stages that this stage uses directly, in order."""
+    wanted = roots(section, stage)
+    carried = {w for w in wanted if section.values[w].per_element and section.values[w].stage < stage}
+    for number in needed(section, wanted, stage):
+        if section.values[number].stage == stage:
+            arguments = section.values[number].arguments
+            carried |= {a for a in arguments if section.values[a].per_element and section.values[a].stage < stage}
+    yield from sorted(carried)
+
+
+def _cost(section: Section, number: int, scratch: set[int]) -> int:
+    """Operations to compute a value again, shared ones counted once."""
+    total, seen, waiting = 0, set(), [number]
+    while waiting:
+        at = waiting.pop()
+        value = section.values[at]
+        if at in seen or at in scratch or not value.per_element:
+            continue
+        seen.add(at)
+        total += 0 if value.op in FREE else DEAR.get(value.op, 1)
+        waiting += value.arguments
+    return total

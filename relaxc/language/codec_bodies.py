@@ -1,0 +1,223 @@
+"""The body of a codec that a file defines: its statements, names and functions.
+
+What depends on the codec's arguments, and what a receiver can know, is for program/codec.py to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from relaxc.language import syntax
+from relaxc.language.codecs import WIDEST
+from relaxc.language.definitions import name_span, parameter_spans
+from relaxc.language.diagnostics import Label
+from relaxc.language.functions import FUNCTIONS, REDUCTIONS, Where, arity, many
+from relaxc.language.names import parts
+from relaxc.language.report import Report
+from relaxc.language.source import Span
+from relaxc.language.vocabulary import BUILT_IN, ROUNDINGS
+from relaxc.language.words import clipped, did_you_mean
+
+UNITS = ("block", "tensor", "chunk")
+WIRES = ("f32", "f16", "bf16", "real")
+INTEGERS = ("uint", "int")
+
+
+@dataclass(slots=True)
+class Entry:
+    """A name of the body. `what` is parameter, let, field, input or own value."""
+
+    what: str
+    span: Span
+    read: bool = False
+
+
+def check_codec(definition: syntax.Codec, report: Report) -> None:
+    """Reports what is wrong with the body whatever its arguments."""
+    _Codec(definition, report).check()
+
+
+@dataclass(slots=True)
+class _Codec:
+    definition: syntax.Codec
+    report: Report
+    entries: dict[str, Entry] = field(default_factory=dict)
+    has_per: bool = False
+
+    def check(self) -> None:
+        parameters = self.definition.parameters
+        spans = parameter_spans(parameters)
+        self.entries = {p.name: Entry("parameter", span) for p, span in zip(parameters, spans, strict=True)}
+        self.entries["x"] = Entry("input", self.definition.span)
+        before = self.report.mistakes
+        self.whole()
+        for statement in self.definition.body:
+            self.statement(statement)
+        if self.report.mistakes == before:
+            self.unread()
+
+    def whole(self) -> None:
+        body, span = self.definition.body, name_span(self.definition, "codec")
+        shown = f"the codec `{clipped(self.definition.name)}`"
+        receives = [s for s in body if isinstance(s, syntax.Receive)]
+        if not receives:
+            self.report.error("RX0230", f"{shown} has no `receive`", span, help="say what is decoded: receive = ...")
+        if not any(isinstance(s, syntax.Send) for s in body):
+            self.report.error("RX0230", f"{shown} sends nothing", span, help="write send level: uint(8) = ...")
+        self.once(receives, "receive")
+        self.once([s for s in body if isinstance(s, syntax.Per)], "per")
+        if receives and body[-1] is not receives[-1]:
+            self.report.error("RX0230", "a statement behind `receive`", body[-1].span, "", "write `receive` last")
+
+    def once(self, found: list[syntax.Receive] | list[syntax.Per], word: str) -> None:
+        for again in found[1:]:
+            first = Label(found[0].span, "the first")
+            self.report.error("RX0230", f"a second `{word}`", again.span, "", "delete one of the two", [first])
+
+    def unread(self) -> None:
+        for name, entry in self.entries.items():
+            if entry.what != "input" and not entry.read:
+                self.report.warn("RX0110", f"the {entry.what} `{name}` is never used", entry.span, help="delete it")
+
+    # --- statements
+
+    def statement(self, s: syntax.CodecStatement) -> None:
+        match s:
+            case syntax.Per():
+                self.per(s)
+            case syntax.Let():
+                self.expression(s.value)
+                self.define(s, "let", "let")
+            case syntax.Send():
+                self.expression(s.value)
+                self.wire(s.wire)
+                self.define(s, "send", "field")
+            case syntax.Receive():
+                self.receive(s)
+
+    def per(self, s: syntax.Per) -> None:
+        if any(entry.what in ("let", "field") for entry in self.entries.values()):
+            self.report.error("RX0230", "`per` behind other statements", s.span, help="write it first")
+        self.has_per = True
+        if s.unit not in UNITS:
+            help_ = did_you_mean(s.unit, UNITS) or "write per block(512), per tensor or per chunk"
+            self.report.error("RX0230", f"no unit `{clipped(s.unit)}`", s.span, help=help_)
+        elif s.unit == "block" and s.size is None:
+            self.report.error("RX0230", "a block without a size", s.span, help="write per block(512)")
+        elif s.unit != "block" and s.size is not None:
+            self.report.error("RX0230", f"`per {s.unit}` has no size", s.size.span, help=f"write per {s.unit}")
+        if s.size is not None:
+            self.constant(s.size)
+
+    def wire(self, wire: syntax.Wire) -> None:
+        if wire.name in INTEGERS:
+            self.width(wire)
+        elif wire.name not in WIRES:
+            help_ = did_you_mean(wire.name, (*WIRES, *INTEGERS)) or "use f32, f16, bf16, real, uint(n) or int(n)"
+            self.report.error("RX0232", f"no type `{clipped(wire.name)}` of a field", wire.span, help=help_)
+        elif wire.width is not None:
+            self.report.error("RX0232", f"{wire.name} has a width of its own", wire.span, help=f"write {wire.name}")
+
+    def width(self, wire: syntax.Wire) -> None:
+        if wire.width is None:
+            self.report.error("RX0232", f"{wire.name} without a width", wire.span, help=f"write {wire.name}(8)")
+            return
+        self.constant(wire.width)
+        if isinstance(wire.width, syntax.Number | syntax.Quantity):
+            bits = wire.width.value
+            if not bits.is_integer() or not 1 <= bits <= WIDEST:
+                message = f"a field of {clipped(wire.width.span.text)}"
+                self.report.error(
+                    "RX0232",
+                    message,
+                    wire.span,
+                    f"a field has 1 to {WIDEST} bits",
+                    "use fewer bits, or a type such as f32",
+                )
+
+    def receive(self, s: syntax.Receive) -> None:
+        if s.near is not None:
+            start = s.span.source.text.index(s.near, s.span.source.text.index("near", s.span.start) + len("near"))
+            span = Span(s.span.source, start, start + len(s.near))
+            self.new(s.near, span, "own value")
+        self.expression(s.value)
+        for part in parts(s.value):
+            if isinstance(part, syntax.Name) and part.name == "x":
+                help_ = "it has what was sent, and parameters; its own value is `y` in `receive near y`"
+                self.report.error("RX0234", "the receiver has no `x`", part.span, help=help_)
+
+    def define(self, s: syntax.Let | syntax.Send, keyword: str, what: str) -> None:
+        self.new(s.name, name_span(s, keyword), what)
+
+    def new(self, name: str, span: Span, what: str) -> None:
+        """A field may have the name of a let above it: from there on, it is what the receiver has."""
+        entry = self.entries.get(name)
+        if name in BUILT_IN:
+            self.report.error("RX0104", f"`{name}` is a word of the language", span, f"can't be the name of a {what}",
+                              "choose another name")  # fmt: skip
+        elif entry is not None and (entry.what, what) != ("let", "field"):
+            first = Label(entry.span, f"the {entry.what} is here")
+            self.report.error("RX0106", f"`{clipped(name)}` is defined twice", span, "defined again",
+                              "choose another name", [first])  # fmt: skip
+        self.entries[name] = Entry(what, span)
+
+    # --- expressions
+
+    def constant(self, e: syntax.Expression) -> None:
+        """A width or block size: numbers and parameters."""
+        for part in parts(e):
+            if isinstance(part, syntax.Name) and part.name in self.entries:
+                entry = self.entries[part.name]
+                if entry.what not in ("parameter", "let"):
+                    self.report.error("RX0232", f"`{part.name}` is not a constant", part.span, f"a {entry.what}",
+                                      "use numbers and parameters of the codec")  # fmt: skip
+        self.expression(e)
+
+    def expression(self, e: syntax.Expression) -> None:
+        words = set(self.words(e))
+        for part in parts(e):
+            match part:
+                case syntax.Name() if id(part) not in words:
+                    self.name(part)
+                case syntax.Call():
+                    self.call(part)
+                case syntax.String() | syntax.Member():
+                    self.report.error(
+                        "RX0231", "not a value of a codec", part.span, help="use x, lets, fields, parameters"
+                    )
+                case syntax.Quantity(unit=unit) if unit not in ("%", "bit"):
+                    self.report.error("RX0231", "not a plain number", part.span, "can't be computed with")
+
+    def words(self, e: syntax.Expression) -> Iterator[int]:
+        """The names of roundings, which are no values."""
+        for part in parts(e):
+            if isinstance(part, syntax.Call) and part.function == "round" and len(part.arguments) == 2:
+                mode = part.arguments[1]
+                if isinstance(mode, syntax.Name) and mode.name in ROUNDINGS:
+                    yield id(mode)
+
+    def name(self, e: syntax.Name) -> None:
+        entry = self.entries.get(e.name)
+        if entry is not None:
+            entry.read = True
+        else:
+            self.report.error("RX0231", f"no name `{clipped(e.name)}` in this codec", e.span, "",
+                              did_you_mean(e.name, self.entries) or "a codec sees x and its parameters")  # fmt: skip
+
+    def call(self, e: syntax.Call) -> None:
+        span = Span(e.span.source, e.span.start, e.span.start + len(e.function))
+        takes = arity(e.function, Where.CODEC) if e.function in FUNCTIONS else None
+        if takes is None:
+            known = [name for name in FUNCTIONS if arity(name, Where.CODEC)]
+            self.report.error("RX0233", f"no function `{clipped(e.function)}` in a codec", span, "",
+                              did_you_mean(e.function, known))  # fmt: skip
+        elif not takes[0] <= len(e.arguments) <= takes[1]:
+            self.report.error("RX0233", f"`{e.function}` takes {many(*takes)}", e.span, f"{len(e.arguments)} given")
+        elif e.keywords:
+            self.report.error("RX0233", f"`{e.function}` takes no arguments by name", e.keywords[0].span,
+                              help="write the value alone")  # fmt: skip
+        elif e.function in REDUCTIONS and len(e.arguments) == 1 and not self.has_per:
+            self.has_per = True  # say it once
+            self.report.error("RX0230", f"nothing says what {e.function} reaches over", span,
+                              help="begin with per block(512), per tensor or per chunk")  # fmt: skip

@@ -1,0 +1,93 @@
+"""`relax gradients`, `weights`, `updates`, `momentum`: which algorithm of specs/knobs/ each statement stands for, and
+which of its parameters each knob sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from relaxc.language import syntax
+from relaxc.language.codecs import decodes_near
+from relaxc.language.reading import Reader
+from relaxc.language.report import Report
+from relaxc.language.spec import Names
+
+Clauses = Mapping[str, syntax.Clause]
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """`parameters` maps a knob to the parameter that it sets, where the form that is chosen has it. `form` chooses the
+    file. `idle` are knobs that are understood and do nothing here, with the reason."""
+
+    parameters: Mapping[str, str]
+    form: Callable[[Clauses, Names], str]
+    idle: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The knobs, one name for each."""
+        taken: dict[str, str] = {}
+        for knob, parameter in self.parameters.items():
+            taken.setdefault(parameter, knob)
+        return tuple(taken.values())
+
+
+def _gradients(clauses: Clauses, names: Names) -> str:
+    return "gradients"
+
+
+def _weights(clauses: Clauses, names: Names) -> str:
+    """A plain mix of coded weights would keep the codec's error for ever (SEMANTICS decision 19)."""
+    clause = clauses.get("compress")
+    if clause is None or (isinstance(clause.value, syntax.Name) and _is_none(clause.value, names)):
+        return "weights_late" if _late(clauses, names) else "weights"
+    use = Reader(names, {}, Report()).codec(clause.value)
+    return "weights_near" if use is not None and decodes_near(use) else "weights_compressed"
+
+
+def _is_none(e: syntax.Name, names: Names) -> bool:
+    value = names.params.get(e.name, e)
+    return isinstance(value, syntax.Name) and value.name == "none"
+
+
+def _late(clauses: Clauses, names: Names) -> bool:
+    clause = clauses.get("late")
+    return clause is not None and bool(Reader(names, {}, Report()).delay(clause.value))
+
+
+def _updates(clauses: Clauses, names: Names) -> str:
+    return "updates_late" if _late(clauses, names) else "updates"
+
+
+def _momentum(clauses: Clauses, names: Names) -> str:
+    return "momentum"
+
+
+NO_TOPOLOGY = "an exact mean has no topology, only a mix of weights has"
+KNOBS = {
+    "gradients": Knobs(
+        {"compress": "compress", "feedback": "feedback", "delay": "late", "route": "route", "topology": "route"},
+        _gradients,
+    ),
+    "weights": Knobs(
+        {"topology": "topology", "every": "period", "delay": "late", "compress": "compress", "gamma": "gamma"},
+        _weights,
+        {"route": "a mix goes to its neighbours in `topology`",
+         "feedback": "what a codec loses is in the next change, or it decodes near"},
+    ),
+    "updates": Knobs(
+        {"every": "period", "compress": "compress", "rate": "rate", "momentum": "momentum", "delay": "late",
+         "feedback": "feedback", "route": "route"},
+        _updates,
+        {"topology": NO_TOPOLOGY},
+    ),
+    "momentum": Knobs(
+        {"warmup": "warmup", "compress": "compress", "feedback": "feedback", "b1": "b1", "b2": "b2", "eps": "eps"},
+        _momentum,
+        {"topology": NO_TOPOLOGY},
+    ),
+}  # fmt: skip
+
+WITHOUT = {"gamma": "only a mix of coded weights, each sending its changes, has a gamma"}
+"""Why a knob does nothing where the form has no such parameter."""

@@ -1,0 +1,227 @@
+"""What an expression says where a codec, a topology, a route, a feedback, a period, a delay or a number is wanted.
+
+The same for the clauses of a statement and for the body of an algorithm, whose parameters have values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from relaxc.language import format, syntax, topologies
+from relaxc.language.codecs import codec
+from relaxc.language.functions import PERIODS
+from relaxc.language.report import Report
+from relaxc.language.sites import WRAPPERS
+from relaxc.language.source import Span
+from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period
+from relaxc.language.unbuilt import refuse
+from relaxc.language.values import Params, constant, fold, numeric, whole
+from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES
+from relaxc.language.words import clipped, did_you_mean, listed
+from relaxc.topology.topology import Topology
+from relaxc.wire.routes import ROUTES
+
+MAX_DELAY = 1000
+MAX_PERIOD = 10**9
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads expressions. Each method gives None after a mistake, which is reported; `codec` gives it for `none` too.
+
+    `given` are the values of an algorithm's parameters, for expressions of its body.
+    """
+
+    names: Names
+    given: Mapping[str, Argument]
+    report: Report
+    constants: Params = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.constants = {
+            **{name: value for name, value in self.names.params.items() if name not in self.given},
+            **{name: made for name, argument in self.given.items() if (made := _constant(argument)) is not None},
+        }
+
+    def value(self, kind: str, e: syntax.Expression) -> ArgumentValue:
+        """The value of an expression at a site of that kind (see sites.py)."""
+        method: Callable[[syntax.Expression], ArgumentValue] = getattr(self, kind)
+        return method(e)
+
+    def codec(self, e: syntax.Expression) -> CodecUse | None:
+        if isinstance(argument := self._argument(e, "codec"), Argument):
+            return argument.value if isinstance(argument.value, CodecUse) else None
+        value = self._folded(e)
+        return None if value is None else codec(value, self.names, self.report)
+
+    def topology(self, e: syntax.Expression) -> Topology | None:
+        if isinstance(argument := self._argument(e, "topology"), Argument):
+            return argument.value if isinstance(argument.value, Topology) else None
+        written = self.names.params.get(e.name, e) if isinstance(e, syntax.Name) and e.name not in self.given else e
+        if written is not None and written is not e:
+            return self.topology(_moved(written, e))
+        if isinstance(written, syntax.Name | syntax.Call) and topologies.name_of(written) in WRAPPERS:
+            return self._wrapped(written)
+        value = self._folded(e)
+        return None if value is None else topologies.plain(value, self.report)
+
+    def _wrapped(self, e: syntax.Name | syntax.Call) -> Topology | None:
+        if not topologies.is_known(e, self.report) or (written := topologies.inner(e, self.report)) is None:
+            return None
+        made = self.topology(written)
+        return None if made is None else Topology(topologies.name_of(e), (made,))
+
+    def feedback(self, e: syntax.Expression) -> Feedback | None:
+        if isinstance(argument := self._argument(e, "feedback"), Argument):
+            return argument.value if isinstance(argument.value, Feedback) else None
+        word = self._word(e, FEEDBACKS, "RX0207", "feedback")
+        return None if word is None else Feedback(word)
+
+    def route(self, e: syntax.Expression) -> str | None:
+        if isinstance(argument := self._argument(e, "route"), Argument):
+            return argument.value if isinstance(argument.value, str) else None
+        return self._word(e, tuple(ROUTES), "RX0206", "route")
+
+    def period(self, e: syntax.Expression) -> Period | None:
+        """Of a clause or of the default of a parameter: its number is a constant."""
+        if isinstance(argument := self._argument(e, "period"), Argument):
+            return argument.value if isinstance(argument.value, Period) else None
+        value = self._folded(e)
+        if value is None:
+            return None
+        if isinstance(value, syntax.Call) and value.function in PERIODS:
+            return self._drawn(value)
+        return self._fixed("number", value)
+
+    def written_period(self, e: syntax.Expression) -> Period | None:
+        """What stands behind `every` in a body: its number may depend on t and states."""
+        if isinstance(e, syntax.Name) and e.name in self.given and self.given[e.name].kind == "period":
+            return self.period(e)
+        if isinstance(e, syntax.Call) and e.function in PERIODS:
+            return Period(e.function, e.arguments[0], e.span) if len(e.arguments) == 1 else self._drawn(e)
+        return Period("number", e, e.span)
+
+    def _drawn(self, e: syntax.Call) -> Period | None:
+        if len(e.arguments) != 1 or e.keywords:
+            self.report.error("RX0107", f"`{e.function}` takes one argument", e.span, help=f"write {e.function}(8)")
+            return None
+        return self._fixed(e.function, e.arguments[0])
+
+    def _fixed(self, how: str, value: syntax.Expression) -> Period | None:
+        shown, span = _shown(value), value.span
+        number = numeric(value)
+        if number is None:
+            label = "a topology" if shown in TOPOLOGIES else ""
+            self.report.error("RX0211", f"`{shown}` is not a period", span, label,
+                              "write a number of iterations, geometric(n) or staggered(n)")  # fmt: skip
+        elif not 1 <= number <= MAX_PERIOD or (how != "geometric" and not number.is_integer()):
+            label = "not a number from 1 up" if how == "geometric" else "not a whole number from 1 up"
+            help_ = f"use at most {MAX_PERIOD}" if number > MAX_PERIOD else "a period counts iterations: 8"
+            self.report.error("RX0211", f"a period of {shown} iterations", span, label, help_)
+        else:
+            return Period(how, constant(number, span), span)
+        return None
+
+    def delay(self, e: syntax.Expression) -> int | None:
+        value = self._folded(e)
+        return None if value is None else self._iterations(value)
+
+    def _iterations(self, value: syntax.Expression) -> int | None:
+        """A whole number of iterations, written `2` or `2 steps` in one word."""
+        shown, span = _shown(value), value.span
+        name = topologies.name_of(value) if isinstance(value, syntax.Name | syntax.Call) else ""
+        if refuse(self.report, f"delay {name}", span):
+            return None
+        if not isinstance(value, syntax.Number | syntax.Quantity) or getattr(value, "unit", "step") != "step":
+            self._no_delay(f"`{shown}` is not a number of iterations", span, "")
+        elif not value.value.is_integer() or value.value < 0:
+            self._no_delay(f"a delay of {shown} iterations", span, "not a whole number from 0 up")
+        elif value.value > MAX_DELAY:
+            label = "what is late is kept in memory until it lands"
+            self.report.error(
+                "RX0203", f"a delay of {shown} iterations is too long", span, label, f"use at most {MAX_DELAY}"
+            )
+        else:
+            return int(value.value)
+        return None
+
+    def _no_delay(self, message: str, span: Span, label: str) -> None:
+        self.report.error("RX0203", message, span, label, "a delay counts iterations: 1")
+
+    def length(self, e: syntax.Expression) -> int | None:
+        value = self._folded(e)
+        if value is None:
+            return None
+        number = numeric(value)
+        if number is None or not number.is_integer() or not 0 <= number <= MAX_PERIOD:
+            message = f"a phase of {_shown(value)} iterations"
+            self.report.error("RX0214", message, value.span, f"not a whole number from 0 to {MAX_PERIOD}",
+                              "write a number of iterations: for 1000")  # fmt: skip
+            return None
+        return int(number)
+
+    def number(self, e: syntax.Expression) -> int | float | None:
+        value = self._folded(e)
+        if value is None:
+            return None
+        number = numeric(value)
+        if number is None:
+            self.report.error("RX0209", f"`{_shown(value)}` is not a number", value.span, _what(value, self.names),
+                              "write a number such as 0.5, 1e-8 or 1%")  # fmt: skip
+            return None
+        return whole(number)
+
+    # --- parts
+
+    def _argument(self, e: syntax.Expression, kind: str) -> Argument | None:
+        """The parameter of that kind that `e` names."""
+        found = self.given.get(e.name) if isinstance(e, syntax.Name) else None
+        return found if found is not None and found.kind == kind else None
+
+    def _folded(self, e: syntax.Expression) -> syntax.Expression | None:
+        return fold(e, self.constants, self.report)
+
+    def _word(self, e: syntax.Expression, words: tuple[str, ...], code: str, knob: str) -> str | None:
+        value = self._folded(e)
+        if isinstance(value, syntax.Name) and value.name in words:
+            return value.name
+        if value is not None:
+            self._wrong_word(value, words, code, knob)
+        return None
+
+    def _wrong_word(self, value: syntax.Expression, words: tuple[str, ...], code: str, knob: str) -> None:
+        shown = _shown(value)
+        name = value.function if isinstance(value, syntax.Call) else shown
+        if refuse(self.report, f"{knob} {name}", value.span):
+            return
+        if knob == "route" and name in TOPOLOGIES:
+            label, help_ = "a topology, which is for mixing weights", f"a mean has the route {listed(words)}"
+        else:
+            label, help_ = "", did_you_mean(name, words) or f"use {listed(words)}"
+        self.report.error(code, f"no {knob} `{shown}`", value.span, label, help_)
+
+
+def _constant(argument: Argument) -> syntax.Expression | None:
+    """A parameter in arithmetic; None for one that is no number."""
+    value = argument.value
+    if isinstance(value, Period) and value.how == "number":
+        return value.value
+    if argument.kind in ("number", "delay") and isinstance(value, int | float):
+        return constant(float(value), argument.span)
+    return None
+
+
+def _what(e: syntax.Expression, names: Names) -> str:
+    name = topologies.name_of(e) if isinstance(e, syntax.Name | syntax.Call) else ""
+    if name in TOPOLOGIES:
+        return "a topology"
+    return "a codec" if name in names.codecs else ""
+
+
+def _moved(e: syntax.Expression, place: syntax.Expression) -> syntax.Expression:
+    return replace(e, span=place.span)
+
+
+def _shown(e: syntax.Expression) -> str:
+    return clipped(format.expression(e))

@@ -1,0 +1,232 @@
+"""What a program costs, by counting: bytes per iteration, memory, roundings; and its exchanges in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relaxc.program.codec import EXACT
+from relaxc.program.ir import (
+    After,
+    Assign,
+    Body,
+    Codec,
+    Constant,
+    Encode,
+    Every,
+    Exchange,
+    Let,
+    Phase,
+    Read,
+    Statement,
+    Step,
+    exchanges,
+    flattened,
+    within,
+)  # fmt: skip
+from relaxc.program.passes.gradients import take_gradient
+from relaxc.program.paths import PathBody
+from relaxc.topology.kinds import period
+from relaxc.topology.weights import weights
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN
+
+MILLION = 1_000_000
+REAL_BYTES = 4
+SEED = 0
+GATHERED = "each worker adds up its own numbers and its neighbours' in rank order with their weights"
+ROUNDS_SAMPLED = 64
+"""Rounds over which the messages of a topology without a pattern are averaged."""
+
+
+# --- exchanges and how often they run
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An exchange, the codec of what it sends (None for plain numbers), whether that is a code, and in which share of
+    the iterations it runs (None where that is computed while training)."""
+
+    exchange: Exchange
+    codec: Codec | None
+    coded: bool
+    share: float | None
+
+
+def sent_in(body: Body, phase: str) -> tuple[Sent, ...]:
+    """The exchanges of a body while one of its phases is on, in the order in which they leave."""
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    return tuple(_sent(body.statements, lets, 1.0, phase))
+
+
+def _sent(
+    statements: tuple[Statement, ...], lets: dict[str, Let], share: float | None, phase: str | None
+) -> Iterator[Sent]:
+    """`phase` None: any phase counts."""
+    for statement in statements:
+        match statement:
+            case Let(value=value) | Assign(value=value):
+                for e in within(value):
+                    if isinstance(e, Exchange):
+                        code = _code(e, lets)
+                        yield Sent(e, e.codec if code is None else code.codec, code is not None, share)
+            case Every(body=inner, period=every):
+                known = isinstance(every, Constant) and share is not None
+                rarer = share / every.value if known else None  # type: ignore[union-attr,operator]
+                yield from _sent(inner, lets, rarer, None)
+            case After(body=inner):
+                yield from _sent(inner, lets, share, None)
+            case Phase(name=name, body=inner) if phase is None or name == phase:
+                yield from _sent(inner, lets, share, None)
+
+
+def _code(e: Exchange, lets: dict[str, Let]) -> Encode | None:
+    value = lets[e.value.name].value if isinstance(e.value, Read) and e.value.name in lets else e.value
+    return value if isinstance(value, Encode) else None
+
+
+def all_exchanges(body: Body) -> tuple[Exchange, ...]:
+    return tuple(exchanges(body.statements))
+
+
+def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
+    """Payload that a worker sends each time for f32 parameters of `elements` in all, the mean over workers and rounds.
+    An all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
+    if sent.codec is None:
+        return 2 * (workers - 1) / workers * elements * REAL_BYTES
+    code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
+    if sent.exchange.kind == "mix":
+        return messages(sent.exchange, workers) * code
+    if sent.coded:
+        return (workers - 1) * code
+    return ROUTES[sent.exchange.route].sends(workers) * code / workers
+
+
+def messages(exchange: Exchange, workers: int) -> float:
+    """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
+    topology = exchange.topology
+    assert topology is not None, "a mix has a topology"
+    rounds = period(topology, workers) or ROUNDS_SAMPLED
+    heard = (
+        len(weights(topology, workers, round, SEED, rank)) - 1 for round in range(rounds) for rank in range(workers)
+    )
+    return sum(heard) / (rounds * workers)
+
+
+def per_iteration(body: Body, phase: str, workers: int, elements: int = MILLION) -> tuple[int, bool]:
+    """Bytes that a worker sends per iteration on average in a phase; False where some exchange runs at times that are
+    computed while training: it counts as running each time."""
+    total, known = 0.0, True
+    for sent in sent_in(body, phase):
+        total += sent_bytes(sent, workers, elements) * (1.0 if sent.share is None else sent.share)
+        known &= sent.share is not None
+    return round(total), known
+
+
+# --- memory
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBytes:
+    """Per worker, for `elements` f32 parameters: states, residuals, messages, and values that wait: for an exchange,
+    for a later kernel, or to land (an uncompressed gradient bucket's flat buffer is where `.grad` lives, so it counts
+    only with a delay)."""
+
+    states: int
+    residuals: int
+    messages: int
+    waiting: int
+
+    @property
+    def total(self) -> int:
+        return self.states + self.residuals + self.messages + self.waiting
+
+
+def memory_bytes(body: Body, paths: PathBody, workers: int, elements: int = MILLION) -> MemoryBytes:
+    """`paths` are those of `body`. Phases share nothing: every exchange of the text has its own buffers."""
+    whole = elements * REAL_BYTES
+    residuals = held = 0.0
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    for sent in _sent(body.statements, lets, None, None):
+        held += _message_bytes(sent, workers, elements)
+        if sent.exchange.feedback != "none":
+            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _is_mix(sent) else 0)
+    states = whole * sum(state.shape == "tensor" for state in body.states)
+    return MemoryBytes(states, round(residuals), round(held), whole * _waiting(paths))
+
+
+def _waiting(paths: PathBody) -> int:
+    """Values of all parameters that are kept at the same time."""
+    slots = sum(t.copies for t in paths.transfers if "slot" in (t.leaves, t.lands))
+    late = 0 if paths.gradient is None or not paths.gradient.delay else paths.gradient.delay + 1
+    return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
+
+
+def _is_mix(sent: Sent) -> bool:
+    return sent.exchange.kind == "mix"
+
+
+def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
+    """The messages that a worker has of its own and of others."""
+    if sent.codec is None:
+        return 0
+    code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
+    if _is_mix(sent):
+        return (1 + messages(sent.exchange, workers)) * code
+    if sent.coded:
+        return workers * code
+    return ROUTES[sent.exchange.route].buffers(workers) * code / workers
+
+
+def native_gradient(body: Body) -> Exchange | None:
+    """The exchange that runs bucket by bucket while backward does."""
+    gradient, _ = take_gradient(body.statements)
+    return None if gradient is None else gradient.exchange
+
+
+# --- words
+
+
+def roundings(sent: Sent, workers: int) -> int:
+    """How often a value is encoded between a contribution and the result."""
+    if sent.codec is None or sent.codec == EXACT:
+        return 0
+    return 1 if sent.coded or _is_mix(sent) else ROUTES[sent.exchange.route].roundings(workers)
+
+
+def _story(body: Body, sent: Sent) -> tuple[str, ...]:
+    """What is sent when and to whom, in sentences."""
+    exchange = sent.exchange
+    native = exchange is native_gradient(body)
+    if native and sent.codec is None:
+        return ("each bucket is all-reduced as soon as backward has made its gradients",)
+    when = moment(body, exchange)
+    if sent.codec is None:
+        return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
+    if exchange.kind == "mix" and sent.codec == EXACT:
+        return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
+    if exchange.kind == "mix" or sent.coded:
+        told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
+        return tuple(f"{when} {line}" if line is told[0] else line for line in told)
+    each = WHEN if native else f"{when} each worker"
+    return ROUTES[exchange.route].story_of(exchange.kind, each)
+
+
+def story(body: Body, sent: Sent) -> tuple[str, ...]:
+    """The story with the codec's name in it."""
+    code = "" if sent.codec is None else sent.codec.text
+    return tuple(line.format(code=code) for line in _story(body, sent))
+
+
+def moment(body: Body, exchange: Exchange) -> str:
+    """Where in the iteration an exchange stands. All down to the last assignment of grad belongs to backward."""
+    statements = list(flattened(body.statements))
+    place = next(
+        n
+        for n, s in enumerate(statements)
+        if isinstance(s, Let | Assign) and any(e is exchange for e in within(s.value))
+    )
+    if any(isinstance(s, Assign) and s.name == "grad" for s in statements[place:]):
+        return "at the end of backward"
+    if any(isinstance(s, Step) for s in statements[:place]):
+        return "after the optimiser's step"
+    return "before the optimiser's step" if any(isinstance(s, Step) for s in statements) else "in optimizer.step()"

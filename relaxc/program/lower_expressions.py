@@ -1,0 +1,338 @@
+"""Expressions of an algorithm: syntax -> IR, arguments put in, constants folded, encoding places numbered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from relaxc.language import resolve, syntax
+from relaxc.language.diagnostics import SpecError
+from relaxc.language.report import Report
+from relaxc.language.source import Span
+from relaxc.language.spec import CodecUse, Feedback, Use
+from relaxc.program.codec import EXACT, lower_codec
+from relaxc.program.ir import (
+    FUNCTIONS,
+    Apply,
+    Codec,
+    Constant,
+    Decode,
+    Encode,
+    Exchange,
+    Expression,
+    Optimizer,
+    Own,
+    Read,
+    Reduce,
+)  # fmt: skip
+from relaxc.topology.topology import Topology
+from relaxc.wire.numbers import evaluate
+from relaxc.wire.routes import DEFAULT_ROUTE
+
+PLACES_PER_EXCHANGE = 2
+"""A contribution's place and, behind it, its re-encoding's."""
+
+KNOBS: dict[str, Callable[[syntax.Expression, Use, Report], object]] = {
+    "compress": resolve.codec_of, "feedback": resolve.feedback_of, "route": resolve.route_of,
+}  # fmt: skip
+
+BUILT_IN = ("weight", "grad", "lr", "t", "workers", "rank")
+
+OPTIMIZER_STATES = frozenset({
+    "momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg", "acc_delta",
+    "sum", "ax", "prev", "step_size",
+})  # fmt: skip
+"""What torch's optimisers keep for each element of a parameter; all other names are settings."""
+
+HOLE = Constant(math.nan)
+"""Stands for what can't be lowered; the report says why."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Numbers the encoding places of a program, in the order in which they leave."""
+
+    used: int = 0
+
+    def next(self) -> int:
+        self.used += PLACES_PER_EXCHANGE
+        return self.used - PLACES_PER_EXCHANGE
+
+
+@dataclass(slots=True)
+class Codecs:
+    """Lowered codecs, each once: statements with the same codec share it, and its mistakes are reported once."""
+
+    report: Report
+    made: dict[tuple[int, object], Codec | None] = field(default_factory=dict)
+
+    def lowered(self, use: CodecUse) -> Codec | None:
+        key = id(use.definition), use.arguments
+        if key not in self.made:
+            self.made[key] = self._lower(use)
+        return self.made[key]
+
+    def _lower(self, use: CodecUse) -> Codec | None:
+        try:
+            return lower_codec(use)
+        except SpecError as error:
+            self.report.errors += [d for d in error.diagnostics if d not in self.report.errors]
+            return None
+
+
+@dataclass(slots=True)
+class LocalNames:
+    """States and lets by the names that the text gives them. Names in a body are unique: a second let of one name, in
+    another block, gets a number."""
+
+    block: dict[str, str] = field(default_factory=dict)
+    outer: LocalNames | None = None
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUILT_IN, 1))
+
+    def inner(self) -> LocalNames:
+        return LocalNames({}, self, self.counts)
+
+    def find(self, name: str) -> str | None:
+        scope: LocalNames | None = self
+        while scope is not None:
+            if name in scope.block:
+                return scope.block[name]
+            scope = scope.outer
+        return None
+
+    def state(self, name: str) -> str:
+        return self.let(name)
+
+    def let(self, name: str) -> str:
+        self.block[name] = self.fresh(name)
+        return self.block[name]
+
+    def fresh(self, name: str) -> str:
+        """A name that the body has nowhere else."""
+        unique = name
+        while unique in self.counts:
+            self.counts[name] = self.counts.get(name, 1) + 1
+            unique = f"{name}_{self.counts[name]}"
+        self.counts[unique] = 1
+        return unique
+
+
+@dataclass(slots=True)
+class Late:
+    """A `delay(e, k)` that was met: `name` stands for the value of e at launch."""
+
+    name: str
+    value: Expression
+    delay: int
+    span: Span
+
+
+class Expressions:
+    """Lowers the expressions of one use. `names` is the scope, which whoever lowers statements sets."""
+
+    def __init__(self, use: Use, places: Places, codecs: Codecs, report: Report) -> None:
+        self.use, self.places, self.codecs, self.report = use, places, codecs, report
+        self.names = LocalNames()
+        self.codes: set[str] = set()
+        """The lets that are codes."""
+        self.late: list[Late] = []
+        """The delays met since somebody took them."""
+        self.arguments = {argument.name: argument.span for argument in use.arguments}
+        self.foreign = use.definition.span.source is not use.span.source
+
+    def place_of(self, node: syntax.Node) -> Span:
+        """Where the user wrote it: for a definition of the library, the clause that it names, or the statement."""
+        if not self.foreign:
+            return node.span
+        return self.clause_of(node) or first_line(self.use.span)
+
+    def clause_of(self, node: object) -> Span | None:
+        """The first argument that an expression names, where a clause of the statement gives it."""
+        for name in named(node):
+            span = self.arguments.get(name)
+            if span is not None and span.source is self.use.span.source:
+                return span
+        return None
+
+    # --- kinds of values
+
+    def initial(self, e: syntax.Expression | None) -> Expression:
+        return Constant(0.0) if e is None else self.expression(e)
+
+    def expression(self, e: syntax.Expression) -> Expression:
+        match e:
+            case syntax.Number() | syntax.Quantity():
+                value = resolve.number_of(e, self.use, self.report)
+                return HOLE if value is None else Constant(float(value))
+            case syntax.Name():
+                return self.name(e)
+            case syntax.Member(name=name):
+                return Optimizer(name, name in OPTIMIZER_STATES, self.place_of(e))
+            case syntax.Unary(operator=operator, operand=operand):
+                return self.apply("neg" if operator == "-" else operator, (operand,), e)
+            case syntax.Binary(operator=operator, left=left, right=right):
+                return self.apply(operator, (left, right), e)
+            case syntax.Call(function=function, arguments=arguments) if function in FUNCTIONS:
+                return self.apply(function, arguments, e)
+            case syntax.Call():
+                return self.call(e)
+        self.report.error("RX0209", "text is no value of an algorithm", e.span)
+        return HOLE
+
+    def name(self, e: syntax.Name) -> Expression:
+        local = self.names.find(e.name)
+        if local is not None:
+            return Read(local, self.place_of(e))
+        if e.name in BUILT_IN:
+            return Read(e.name, self.place_of(e))
+        value = resolve.constant_named(e.name, self.use)
+        if value is not None:
+            return Constant(float(value))
+        self.report.error("RX0209", f"`{e.name}` is not a number", self.place_of(e), "can't be computed with")
+        return HOLE
+
+    def apply(self, function: str, arguments: tuple[syntax.Expression, ...], e: syntax.Expression) -> Expression:
+        return self.folded(function, tuple(map(self.expression, arguments)), e)
+
+    def folded(self, function: str, arguments: tuple[Expression, ...], e: syntax.Expression) -> Expression:
+        """Apply, done at once in f64 where all arguments are constants."""
+        if function == "/" and arguments[1] == Constant(0.0):
+            self.report.error("RX0208", "division by zero", self.place_of(e))
+            return HOLE
+        values = [a.value for a in arguments if isinstance(a, Constant)]
+        if len(values) < len(arguments):
+            return Apply(function, arguments, self.place_of(e))
+        result = evaluate((function, *values), {})
+        if not math.isfinite(result) and all(map(math.isfinite, values)):
+            self.report.error("RX0208", "no finite value", self.place_of(e))
+        return Constant(result)
+
+    def call(self, e: syntax.Call) -> Expression:
+        match e.function:
+            case "mean" | "sum" | "mix":
+                return self.exchange(e)
+            case "encode":
+                return self.encode(e)
+            case "decode":
+                return Decode(self.expression(e.arguments[0]), self.place_of(e))
+            case "own":
+                topology = self.topology(e.arguments[0])
+                return HOLE if topology is None else Own(topology, self.place_of(e))
+            case "norm":
+                return Reduce("norm", self.expression(e.arguments[0]), self.place_of(e))
+            case "delay":
+                return self.delay(e)
+        raise AssertionError(f"check lets no {e.function} pass")
+
+    def topology(self, e: syntax.Expression) -> Topology | None:
+        return resolve.topology_of(e, self.use, self.report)
+
+    # --- codes and exchanges
+
+    def encode(self, e: syntax.Call) -> Expression:
+        value = self.expression(e.arguments[0])
+        codec = self.codec(e.arguments[1])
+        return HOLE if codec is None else Encode(value, codec, self.places.next(), self.place_of(e))
+
+    def codec(self, e: syntax.Expression) -> Codec | None:
+        """The codec of `encode`, where `none` is the exact one."""
+        before = len(self.report.errors)
+        use = resolve.codec_of(e, self.use, self.report)
+        if use is not None:
+            return self.codecs.lowered(use)
+        return None if len(self.report.errors) > before else EXACT
+
+    def exchange(self, e: syntax.Call) -> Expression:
+        value = self.expression(e.arguments[0])
+        topology = self.topology(e.arguments[1]) if e.function == "mix" else None
+        if e.function == "mix" and topology is None:
+            return HOLE
+        given = {keyword.name: keyword.value for keyword in e.keywords}
+        if self.is_code(value):
+            self.of_a_code(e, given)
+            route = "" if e.function == "mix" else DEFAULT_ROUTE
+            return Exchange(e.function, value, None, "none", route, topology, self.places.next(), self.place_of(e))
+        return self.coded(e, value, topology, given)
+
+    def coded(
+        self,
+        e: syntax.Call,
+        value: Expression,
+        topology: Topology | None,
+        given: Mapping[str, syntax.Expression],
+    ) -> Expression:
+        use = resolve.codec_of(given["compress"], self.use, self.report) if "compress" in given else None
+        codec = None if use is None else self.codecs.lowered(use)
+        feedback = self.feedback(given.get("feedback"), codec, e, "compress" in given)
+        route = self.route(given.get("route"), e)
+        if codec is None and (e.function == "mix" or route != DEFAULT_ROUTE):
+            codec = EXACT
+        return Exchange(e.function, value, codec, feedback, route, topology, self.places.next(), self.place_of(e))
+
+    def is_code(self, value: Expression) -> bool:
+        return isinstance(value, Encode) or (isinstance(value, Read) and value.name in self.codes)
+
+    def of_a_code(self, e: syntax.Call, given: Mapping[str, syntax.Expression]) -> None:
+        """A code is sent as it is: knobs may only say so."""
+        for name, value in given.items():
+            meaning = KNOBS[name](value, self.use, self.report)
+            if meaning not in (None, Feedback.AUTO, Feedback.NONE, DEFAULT_ROUTE):
+                help_ = f"delete it, or exchange the value itself: {e.function}(x, {name} = ...)"
+                what = f"`{name}` has no meaning for a code, which is sent as it is"
+                self.report.error("RX0322", what, self.place_of(value), "", help_)
+
+    def feedback(self, e: syntax.Expression | None, codec: Codec | None, call: syntax.Call, coded: bool) -> str:
+        written = Feedback.AUTO if e is None else resolve.feedback_of(e, self.use, self.report) or Feedback.AUTO
+        if codec is None and e is not None and not coded and written not in (Feedback.NONE, Feedback.AUTO):
+            self.report.warn("RX0303", "feedback has no effect here", self.place_of(call),
+                             "nothing is lost without a codec", "add `compress`, or delete it")  # fmt: skip
+        return "none" if codec is None else feedback_of(written, codec)
+
+    def route(self, e: syntax.Expression | None, call: syntax.Call) -> str:
+        if call.function == "mix":
+            return ""
+        return DEFAULT_ROUTE if e is None else resolve.route_of(e, self.use, self.report) or DEFAULT_ROUTE
+
+    # --- lateness
+
+    def delay(self, e: syntax.Call) -> Expression:
+        """The value of `e` some iterations ago: the statement that it stands in becomes an `after`."""
+        value = self.expression(e.arguments[0])
+        delay = resolve.delay_of(e.arguments[1], self.use, self.report)
+        if not delay:
+            return value
+        name = self.names.fresh("fresh")
+        self.late.append(Late(name, value, delay, self.place_of(e)))
+        return Read(name, self.place_of(e))
+
+
+def feedback_of(written: Feedback, codec: Codec) -> str:
+    """SEMANTICS decision 18: `auto` keeps what a biased codec loses; casts and noise that averages out lose nothing
+    that is worth the memory."""
+    if written is not Feedback.AUTO:
+        return str(written)
+    return "none" if codec.cast or codec.dithers else "both"
+
+
+def named(node: object) -> list[str]:
+    """The names in an expression or header, left to right."""
+    match node:
+        case syntax.Name(name=name):
+            return [name]
+        case syntax.Unary(operand=operand):
+            return named(operand)
+        case syntax.Binary(left=left, right=right):
+            return named(left) + named(right)
+        case syntax.Call(arguments=arguments, keywords=keywords):
+            return [name for part in (*arguments, *(k.value for k in keywords)) for name in named(part)]
+        case syntax.Keyword(value=part) | syntax.Every(period=part) | syntax.After(delay=part):
+            return named(part)
+        case syntax.Let(value=part) | syntax.Assign(value=part):
+            return named(part)
+    return []
+
+
+def first_line(span: Span) -> Span:
+    stop = span.source.text.find("\n", span.start, span.end)
+    return span if stop < 0 else Span(span.source, span.start, stop)

@@ -1,0 +1,153 @@
+"""Statements of an algorithm: syntax -> IR. Blocks are numbered in text order; what runs always becomes no block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from relaxc.language import resolve, syntax
+from relaxc.language.source import Span
+from relaxc.language.spec import Period
+from relaxc.program.ir import (
+    After,
+    Apply,
+    Assign,
+    Constant,
+    Encode,
+    Every,
+    Expression,
+    Let,
+    Phase,
+    Read,
+    Statement,
+    Step,
+)
+from relaxc.program.lower_expressions import Expressions, Late
+
+
+class Statements:
+    """Lowers the statements of one use."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.of = expressions
+        self.blocks = 0
+
+    def body(self, statements: Iterable[syntax.Statement]) -> tuple[Statement, ...]:
+        """The statements of a block. Its phases follow one another, whatever stands between them."""
+        clock = _Clock()
+        return tuple(made for statement in statements for made in self.statement(statement, clock))
+
+    def inner(self, statements: Iterable[syntax.Statement]) -> tuple[Statement, ...]:
+        outer = self.of.names
+        self.of.names = outer.inner()
+        try:
+            return self.body(statements)
+        finally:
+            self.of.names = outer
+
+    def statement(self, s: syntax.Statement, clock: _Clock) -> Iterator[Statement]:
+        match s:
+            case syntax.Let():
+                yield self.let(s)
+            case syntax.Assign():
+                yield from self.assign(s)
+            case syntax.Step():
+                yield Step(self.of.place_of(s))
+            case syntax.Every():
+                yield from self.every(s)
+            case syntax.After():
+                yield from self.after(s)
+            case syntax.Phase():
+                yield from self.phase(s, clock)
+
+    def let(self, s: syntax.Let) -> Statement:
+        value = self.of.expression(s.value)
+        name = self.of.names.let(s.name)
+        if isinstance(value, Encode):
+            self.of.codes.add(name)
+        return Let(name, value, self.of.place_of(s))
+
+    def assign(self, s: syntax.Assign) -> Iterator[Statement]:
+        """A value with a `delay` in it makes the statement one that runs later."""
+        value = self.of.expression(s.value)
+        late, self.of.late = self.of.late, []
+        name = self.of.names.find(s.name) or s.name
+        span = self.of.place_of(s)
+        if s.operator != "=":
+            value = Apply(s.operator[:-1], (Read(name, span), value), span)
+        if not late:
+            yield Assign(name, value, span)
+            return
+        yield from (Let(part.name, part.value, part.span) for part in late)
+        yield After(self.block(), self.one_delay(late), (Assign(name, value, span),), span)
+
+    def one_delay(self, late: list[Late]) -> int:
+        for other in late[1:]:
+            if other.delay != late[0].delay:
+                self.of.report.error("RX0321", "two delays of different length in one statement", other.span,
+                                     help="give each a statement of its own")  # fmt: skip
+        return late[0].delay
+
+    def block(self) -> int:
+        self.blocks += 1
+        return self.blocks
+
+    def every(self, s: syntax.Every) -> Iterator[Statement]:
+        period = resolve.period_of(s.period, self.of.use, self.of.report)
+        if period is None:
+            yield from self.inner(s.body)
+            return
+        span = self.of.place_of(s.period)
+        value = self.period(period, span)
+        if value == Constant(1.0):
+            yield from self.always(s)
+            return
+        number = self.block()
+        yield Every(number, period.how, value, self.inner(s.body), span)
+
+    def always(self, s: syntax.Every | syntax.After) -> Iterator[Statement]:
+        """A block that runs each time is none, unless it has phases: they would become those of the enclosing one."""
+        if not any(isinstance(inner, syntax.Phase) for inner in s.body):
+            yield from self.inner(s.body)
+            return
+        number = self.block()
+        yield Every(number, "number", Constant(1.0), self.inner(s.body), self.of.place_of(s))
+
+    def period(self, period: Period, span: Span) -> Expression:
+        value = self.of.expression(period.value)
+        if isinstance(value, Constant) and not (value.value >= 1 and value.value.is_integer()):
+            self.of.report.error("RX0211", f"a period of {value.value:g} iterations", span,
+                                 "not a whole number from 1 up", "a period counts iterations: 8")  # fmt: skip
+        return value
+
+    def after(self, s: syntax.After) -> Iterator[Statement]:
+        delay = resolve.delay_of(s.delay, self.of.use, self.of.report)
+        if not delay:
+            yield from self.always(s)
+            return
+        number = self.block()
+        yield After(number, delay, self.inner(s.body), self.of.place_of(s))
+
+    def phase(self, s: syntax.Phase, clock: _Clock) -> Iterator[Statement]:
+        first, end = clock.of(s.name, self.length(s))
+        if first == end:
+            return
+        number = self.block()
+        yield Phase(number, s.name, first, end, self.inner(s.body), self.of.place_of(s))
+
+    def length(self, s: syntax.Phase) -> int | None:
+        return None if s.length is None else resolve.length_of(s.length, self.of.use, self.of.report)
+
+
+class _Clock:
+    """When the phases of a block begin and end, in runs of that block. Those of one name are one phase."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.known: dict[str, tuple[int, int | None]] = {}
+
+    def of(self, name: str, length: int | None) -> tuple[int, int | None]:
+        if name not in self.known:
+            end = None if length is None else self.now + length
+            self.known[name] = self.now, end
+            self.now = self.now if end is None else end
+        return self.known[name]

@@ -1,0 +1,111 @@
+"""An exchange of a program, fitted to one bucket, a number of workers and one of them.
+
+Where a fragment makes the messages, or reads them, the kernels that a route would run for that are left out; `encodes`
+and `decodes` say on which ranges and buffers the fragment is called instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaxc.manifest import ExchangePlan, TransferPlan
+from relaxc.schedule.actions import Action, Chunks, Piece, bind
+from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
+from relaxc.schedule.schedule import gathers, kernels_of, layout_of
+from relaxc.wire.layout import Layout
+from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import ROUTES, Phase, gather_phases
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """One call of a fragment: `buffers` of piece number `piece` are the message that it makes, or those that it
+    decodes, in order."""
+
+    piece: int
+    ranges: Chunk
+    buffers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferSchedule:
+    """`dense_bytes` is what is all-reduced where no codec is used; then there are no pieces. `sent_bytes` are handed to
+    c10d each time. The next bucket of the same transfer begins at tag `next_tag`."""
+
+    pieces: tuple[Piece, ...]
+    encodes: tuple[Coding, ...]
+    decodes: tuple[Coding, ...]
+    dense_bytes: int
+    sent_bytes: int
+    next_tag: int
+
+
+def schedule_transfer(
+    transfer: TransferPlan, members: Sequence[Parameter], bucket: int, workers: int, rank: int, piece_bytes: int, *,
+    targets: Sequence[int] = (), sources: Sequence[int] = (), first_tag: int = 0,
+) -> TransferSchedule:  # fmt: skip
+    """`members` are the bucket's parameters, of one dtype. For a mix, `targets` are the ranks that this worker's
+    message goes to and `sources` those whose messages it adds up; whether they name the worker itself makes no
+    difference."""
+    exchange = transfer.exchange
+    if exchange.codec is None:
+        size = sum(p.elements * p.real_bytes for p in members)
+        return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
+    layout = layout_of(exchange.codec)
+    phases, legs = _phases(exchange, workers, rank, targets, sources)
+    cut = _cut(exchange, members, layout, workers, piece_bytes)
+    kernels, elsewhere = kernels_of(exchange), _elsewhere(transfer)
+    bound = [
+        bind(
+            phases,
+            kernels,
+            Chunks(chunks, layout, members[0].real_bytes),
+            rank,
+            first_tag + i * legs,
+            bucket,
+            elsewhere,
+        )
+        for i, chunks in enumerate(cut)
+    ]
+    pieces = tuple(piece for piece, _taken in bound)
+    taken = [(number, action) for number, (_piece, actions) in enumerate(bound) for action in actions]
+    return TransferSchedule(
+        pieces,
+        tuple(_coding(number, a) for number, a in taken if a.buffer >= 0),
+        tuple(_coding(number, a) for number, a in taken if a.buffer < 0),
+        0,
+        sum(piece.sent for piece in pieces),
+        first_tag + legs * len(pieces),
+    )
+
+
+def _phases(
+    exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
+) -> tuple[tuple[Phase, ...], int]:
+    """The phases of a piece, and how many tags it uses."""
+    if not gathers(exchange):
+        route = ROUTES[exchange.route]
+        return route.phases(rank, workers), route.legs(workers)
+    if exchange.kind != "mix":
+        # Each begins with the one behind it, so that not all send to the same one first.
+        targets = sources = [(rank + d) % workers for d in range(1, workers)]
+    return gather_phases(rank, [p for p in sources if p != rank], [p for p in targets if p != rank]), 1
+
+
+def _cut(
+    exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
+) -> tuple[tuple[Chunk, ...], ...]:
+    if gathers(exchange):
+        return cut_whole(members, layout, piece_bytes)
+    return cut_pieces(members, layout, workers, piece_bytes)
+
+
+def _elsewhere(transfer: TransferPlan) -> frozenset[str]:
+    """Kernels whose work fragments do."""
+    names = {"contribute"} if transfer.leaves == "code" else set()
+    return frozenset(names | ({"spread", "gather"} if transfer.lands == "code" else set()))
+
+
+def _coding(piece: int, action: Action) -> Coding:
+    return Coding(piece, action.ranges, (action.buffer,) if action.buffer >= 0 else action.inputs)

@@ -1,0 +1,249 @@
+"""The topologies by name: the mixing matrix of a round as rows, when it comes again, which worker counts there are.
+
+Every matrix is doubly stochastic. All are symmetric but those of `exponential` and `one_peer_exponential`, which are
+the published ones (Ying et al. 2021): directed, each worker hearing as many as hear it, with equal weights. All others
+have Metropolis-Hastings weights, W[i, j] = 1 / (1 + max(degree i, degree j)), a pair 1/2 and 1/2, and `edges` those of
+its file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import fsum
+from typing import Any, cast
+
+from relaxc.topology import graphs
+from relaxc.topology.graphs import Edge, Edges
+from relaxc.topology.topology import Topology
+from relaxc.wire.draws import permutation
+
+Row = tuple[tuple[int, float], ...]
+"""(rank, weight) of those that a worker hears, itself always included, in rank order."""
+Rows = tuple[Row, ...]
+Arguments = tuple[Any, ...]
+Weigh = Callable[[Edges, int], Rows]
+
+NUMBERING = 2
+"""Tells the draws of `shuffled` from other draws with the same seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
+    function of that name says, `refusal(arguments, workers)` likewise."""
+
+    rows: Callable[[Arguments, int, int, int], Rows]
+    pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
+    refusal: Callable[[Arguments, int], str | None] = lambda arguments, workers: None
+    changes: bool = False
+    random: bool = False
+    directed: bool = False
+
+
+# --- weights
+
+
+def metropolis(edges: Edges, workers: int) -> Rows:
+    degree = Counter(worker for edge in edges for worker in edge)
+    heard: list[dict[int, int]] = [{} for _ in range(workers)]
+    for i, j in edges:
+        heard[i][j] = heard[j][i] = 1 + max(degree[i], degree[j])
+    return tuple(_metropolis_row(rank, parts) for rank, parts in enumerate(heard))
+
+
+def _metropolis_row(rank: int, parts: dict[int, int]) -> Row:
+    """Each weight is 1 / part; what is left for the worker itself is rounded once."""
+    own = 1 - sum((Fraction(count, part) for part, count in Counter(parts.values()).items()), Fraction(0))
+    return tuple(sorted([*((peer, 1 / part) for peer, part in parts.items()), (rank, float(own))]))
+
+
+def uniform(arrows: Edges, workers: int) -> Rows:
+    """A worker and all that it hears weigh the same."""
+    heard: list[list[int]] = [[rank] for rank in range(workers)]
+    for i, j in arrows:
+        heard[i].append(j)
+    return tuple(tuple((peer, 1 / len(row)) for peer in sorted(row)) for row in heard)
+
+
+def given(edges: Arguments, workers: int) -> Rows:
+    """`edges` as (i, j, weight); what is left is the worker's own."""
+    heard: list[dict[int, float]] = [{} for _ in range(workers)]
+    for i, j, weight in edges:
+        heard[i][j] = heard[j][i] = float(weight)
+    return tuple(
+        tuple(sorted([*row.items(), (rank, max(0.0, 1 - fsum(row.values())))])) for rank, row in enumerate(heard)
+    )
+
+
+# --- what has arguments: torus, edges, and what wraps another topology
+
+
+def _torus(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    return metropolis(graphs.torus(*sides(Topology("torus", arguments), workers)), workers)
+
+
+def sides(torus: Topology, workers: int) -> tuple[int, int]:
+    """Rows and columns of a torus: those that it was given, or the most nearly square ones."""
+    given_sides = cast("tuple[int, int] | tuple[()]", torus.arguments)
+    return given_sides or graphs.torus_shape(workers)
+
+
+def _edges(edges: Arguments, workers: int, round: int, seed: int) -> Rows:
+    if edges and len(edges[0]) == 3:
+        return given(edges, workers)
+    return metropolis(graphs.simple(cast("tuple[Edge, ...]", edges)), workers)
+
+
+def _edges_refusal(edges: Arguments, workers: int) -> str | None:
+    highest = max((rank for edge in edges for rank in edge[:2]), default=0)
+    if highest < workers:
+        return None
+    return f"the edges name worker {highest}, so there must be {highest + 1} workers or more, not {workers}"
+
+
+def _lazy(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    (inner,) = arguments
+    return tuple(_halved(rank, row) for rank, row in enumerate(rows(inner, workers, round, seed)))
+
+
+def _halved(rank: int, row: Row) -> Row:
+    return tuple((peer, (weight + (peer == rank)) / 2) for peer, weight in row)
+
+
+def _shuffled(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    """Worker r plays the part of `part[r]`; the parts are dealt anew each time that the inner topology begins again."""
+    (inner,) = arguments
+    part = permutation(workers, seed, NUMBERING, round // pattern(inner, workers))
+    player = {p: rank for rank, p in enumerate(part)}
+    inner_rows = rows(inner, workers, round, seed)
+    return tuple(tuple(sorted((player[peer], weight) for peer, weight in inner_rows[p])) for p in part)
+
+
+def _inner_pattern(arguments: Arguments, workers: int) -> int:
+    return pattern(arguments[0], workers)
+
+
+def _inner_refusal(arguments: Arguments, workers: int) -> str | None:
+    return refusal(arguments[0], workers)
+
+
+# --- worker counts
+
+
+def _hypercube_refusal(arguments: Arguments, workers: int) -> str | None:
+    if workers & (workers - 1) == 0:
+        return None
+    above = 1 << graphs.hops(workers)
+    return f"a hypercube has a power of two of workers, such as {above // 2} or {above}, not {workers}"
+
+
+def _torus_refusal(arguments: Arguments, workers: int) -> str | None:
+    if arguments:
+        rows, columns = arguments
+        count = rows * columns
+        return None if count == workers else f"a torus of {rows} x {columns} has {count} workers, not {workers}"
+    if workers == 1 or graphs.torus_shape(workers)[0] > 1:
+        return None
+    near = [n for n in (workers - 1, workers + 1) if n > 3] or [4]
+    fit = " or ".join("{} = {} x {}".format(n, *graphs.torus_shape(n)) for n in near)
+    return f"a torus has rows and columns of two workers or more, such as {fit}, not {workers}"
+
+
+# --- the table
+
+
+def _fixed(graph: Callable[[int], Edges], weigh: Weigh = metropolis, **more: Any) -> Kind:
+    def of_round(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+        return weigh(graph(workers), workers)
+
+    return Kind(of_round, **more)
+
+
+def _turning(graph: Callable[[int, int], Edges], weigh: Weigh = metropolis, **more: Any) -> Kind:
+    def of_round(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+        return weigh(graph(workers, round), workers)
+
+    return Kind(of_round, changes=True, **more)
+
+
+def _random_pairs(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    return metropolis(graphs.random_pairs(workers, round, seed), workers)
+
+
+TOPOLOGIES: dict[str, Kind] = {
+    "ring": _fixed(graphs.ring),
+    "chain": _fixed(graphs.chain),
+    "star": _fixed(graphs.star),
+    "torus": Kind(_torus, refusal=_torus_refusal),
+    "hypercube": _fixed(graphs.hypercube, refusal=_hypercube_refusal),
+    "complete": _fixed(graphs.complete),
+    "exponential": _fixed(graphs.exponential, uniform, directed=True),
+    "one_peer_exponential": _turning(
+        graphs.one_peer_exponential,
+        uniform,
+        pattern=lambda arguments, workers: max(1, graphs.hops(workers)),
+        directed=True,
+    ),
+    "shift_one": _turning(graphs.shift_one, pattern=lambda arguments, workers: (workers + 1) // 2),
+    "random_pairs": Kind(_random_pairs, changes=True, random=True),
+    "edges": Kind(_edges, refusal=_edges_refusal),
+    "lazy": Kind(_lazy, _inner_pattern, _inner_refusal),
+    "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True),
+}
+
+
+def pattern(topology: Topology, workers: int) -> int:
+    """After how many rounds the matrix comes again; for a random topology, with other numbers for the workers."""
+    return TOPOLOGIES[topology.name].pattern(topology.arguments, workers)
+
+
+def inner(topology: Topology) -> tuple[Topology, ...]:
+    """The topology in brackets, if there is one."""
+    return tuple(argument for argument in topology.arguments if isinstance(argument, Topology))
+
+
+def random(topology: Topology) -> bool:
+    """Whether rounds are drawn from the seed."""
+    return TOPOLOGIES[topology.name].random or any(random(part) for part in inner(topology))
+
+
+def changes(topology: Topology) -> bool:
+    """Whether the matrix differs between rounds for some worker count."""
+    return TOPOLOGIES[topology.name].changes or any(changes(part) for part in inner(topology))
+
+
+def directed(topology: Topology) -> bool:
+    """Whether the matrix is not symmetric for some worker count: a worker hears others than those that hear it."""
+    return TOPOLOGIES[topology.name].directed or any(directed(part) for part in inner(topology))
+
+
+def period(topology: Topology, workers: int) -> int | None:
+    """1: the matrix never changes; k: it comes again after k rounds; None: it is drawn anew, from the seed."""
+    if random(topology) and workers > 2:  # two workers are one pair, however they are numbered
+        return None
+    return pattern(topology, workers)
+
+
+def refusal(topology: Topology, workers: int) -> str | None:
+    """Why `workers` workers, one or more, can't have this topology, and how many can; None where they can."""
+    return TOPOLOGIES[topology.name].refusal(topology.arguments, workers)
+
+
+def rows(topology: Topology, workers: int, round: int, seed: int) -> Rows:
+    """The mixing matrix of a round, row by row. Only a random topology looks at the seed.
+
+    Raises ValueError where `refusal` says something.
+    """
+    again = period(topology, workers)
+    return _rows(topology, workers, round, seed) if again is None else _rows(topology, workers, round % again, 0)
+
+
+@lru_cache(maxsize=256)
+def _rows(topology: Topology, workers: int, round: int, seed: int) -> Rows:
+    if (why := refusal(topology, workers)) is not None:
+        raise ValueError(why)
+    return TOPOLOGIES[topology.name].rows(topology.arguments, workers, round, seed)

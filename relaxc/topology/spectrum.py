@@ -1,0 +1,88 @@
+"""How fast a topology mixes: what its eigenvalues say. numpy is imported where it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from relaxc.topology.kinds import pattern, period, rows
+from relaxc.topology.topology import Topology
+from relaxc.topology.weights import matrix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NOTHING = 1e-12
+"""What is left of a disagreement that is no more than rounding."""
+
+
+def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
+    """1 - what a round leaves of the workers' disagreement; 1 is the exact mean, 0 is no mixing at all.
+
+    What never changes: 1 - |second largest eigenvalue of W|, which is 1 - ||W - 11'/n||_2. What comes again after k
+    rounds: 1 - s^(1/k), s = ||P - 11'/n||_2 for the product P of these rounds. What is drawn anew: 1 - (second largest
+    eigenvalue of E[P'P])^(1/k), of the squared disagreement, P the rounds of one numbering of workers. That is a
+    closed form for any seed: all numberings are equally likely, so E[P'P] = aI + b11' with a = (tr P'P - 1) / (n - 1).
+    For random pairs of an even number it is n / (2(n - 1)) (Boyd et al. 2006).
+    """
+    if workers == 1:
+        return 1.0
+    rounds = pattern(topology, workers)
+    product = _product(topology, workers, rounds, seed)
+    left = _left(product) if period(topology, workers) is not None else _left_on_average(product)
+    return 1 - (left ** (1 / rounds) if left > NOTHING else 0.0)
+
+
+def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArray[Any]:
+    import numpy as np
+
+    product = np.eye(workers)
+    for round in range(rounds):
+        product = matrix(topology, workers, round, seed) @ product
+    return product
+
+
+def _left(product: NDArray[Any]) -> float:
+    import numpy as np
+
+    return float(np.linalg.norm(product - 1 / len(product), 2))
+
+
+def _left_on_average(product: NDArray[Any]) -> float:
+    return float(((product**2).sum() - 1) / (len(product) - 1))
+
+
+def smallest_eigenvalue(topology: Topology, workers: int) -> float:
+    """Of W, over all rounds; for a directed topology that of (W + W') / 2, the smallest real part. In [-1, 1]."""
+    import numpy as np
+
+    matrices = (matrix(topology, workers, round, 0) for round in range(pattern(topology, workers)))
+    return min(float(np.linalg.eigvalsh((w + w.T) / 2)[0]) for w in matrices)
+
+
+def connected(topology: Topology, workers: int) -> bool:
+    """Whether what a worker knows reaches every other one, over a period; where workers are numbered anew, sooner or
+    later. W is doubly stochastic, so that a directed path back exists wherever there is one."""
+    edges = [
+        (rank, peer)
+        for round in range(pattern(topology, workers))
+        for rank, row in enumerate(rows(topology, workers, round, 0))
+        for peer, _ in row
+        if peer != rank
+    ]
+    if workers == 1 or period(topology, workers) is None:
+        return workers == 1 or bool(edges)
+    return len(_reached(edges)) == workers
+
+
+def _reached(edges: list[tuple[int, int]]) -> set[int]:
+    """The workers that worker 0 is connected with, itself included."""
+    neighbours: dict[int, set[int]] = {0: set()}
+    for i, j in edges:
+        neighbours.setdefault(i, set()).add(j)
+        neighbours.setdefault(j, set()).add(i)
+    reached, waiting = {0}, [0]
+    while waiting:
+        new = neighbours[waiting.pop()] - reached
+        reached |= new
+        waiting += new
+    return reached

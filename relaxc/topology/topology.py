@@ -1,0 +1,45 @@
+"""The value that a spec's `topology = ...` has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """ring, torus, lazy(ring), ... by `name`. `arguments` are an inner topology, for `torus` its rows and columns
+    or nothing, for `edges` its edges, (i, j) or (i, j, weight), so that a plan needs no other file. Plain data: it is
+    stored in plans."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        if self.name == "edges":
+            return f"edges({len(self.arguments)} edges)"
+        return f"{self.name}({', '.join(map(str, self.arguments))})" if self.arguments else self.name
+
+
+def to_plain(topology: Topology) -> list[Any]:
+    """[name, arguments], an inner topology likewise, an edge as a list: what JSON can hold."""
+    return [topology.name, [_plain(argument) for argument in topology.arguments]]
+
+
+def _plain(argument: object) -> object:
+    if isinstance(argument, Topology):
+        return to_plain(argument)
+    return list(argument) if isinstance(argument, tuple) else argument
+
+
+def from_plain(value: Sequence[Any]) -> Topology:
+    """The topology that `to_plain` made `value` of."""
+    name, arguments = value
+    return Topology(name, tuple(_argument(argument) for argument in arguments))
+
+
+def _argument(value: Any) -> object:
+    if not isinstance(value, list | tuple):
+        return value
+    return from_plain(value) if isinstance(value[0], str) else tuple(value)

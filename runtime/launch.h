@@ -1,0 +1,42 @@
+// Some pieces on their way, once.
+#pragma once
+#include <ATen/ThreadLocalState.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "schedule.h"
+
+namespace relaxc {
+
+class Launch : public Native {
+ public:
+  Launch(std::shared_ptr<const Pieces> pieces, uint64_t iteration)
+      : pieces(std::move(pieces)),
+        iteration(iteration),
+        ready(this->pieces->buckets),
+        landed(this->pieces->buckets) {}
+
+  const std::shared_ptr<const Pieces> pieces;
+  const uint64_t iteration;
+  std::vector<double> weights;  // of the inputs that are summed; empty for none
+  at::ThreadLocalState state;   // so that a profiler of the caller sees the queue's ranges
+
+  // Under the queue's mutex.
+  std::vector<char> ready;   // per bucket: it may leave
+  std::vector<char> landed;  // per bucket: its results are there
+  bool finished = false;     // all has left too: its messages may be written again
+  bool cancelled = false;
+
+  // What the queue's thread asks of the kind of launch.
+  char* find(Operand::Source, const Segment&) override { throw std::invalid_argument("no native exchange"); }
+  virtual void starts(const Piece&) {}
+  virtual void ran(const Call&) {}
+  virtual void arrived() {}  // all results are there
+  virtual bool lands_early(int) const { return true; }  // a bucket need not wait for all others
+};
+
+}  // namespace relaxc

@@ -1,0 +1,77 @@
+#include "operations.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace relaxc {
+
+Operations::Operations(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) { queue_->start(); }
+
+std::shared_ptr<Job> Operations::job(std::vector<Piece> pieces) const {
+  auto made = std::make_shared<Pieces>();
+  for (const Piece& piece : pieces) {
+    if (piece.bucket < 0 || static_cast<size_t>(piece.bucket) + 1 < made->buckets)
+      throw std::invalid_argument("the pieces of a job are not in order of their buckets");
+    made->buckets = piece.bucket + 1;
+  }
+  made->pieces = std::move(pieces);
+  return std::make_shared<Job>(Job{std::move(made), nullptr});
+}
+
+void Operations::start(Job& job, uint64_t iteration, std::vector<double> weights, bool held) {
+  free(job);
+  if (auto failure = queue_->failure()) watch.fail(*failure);
+  auto launch = std::make_shared<Launch>(job.pieces, iteration);
+  launch->weights = std::move(weights);
+  // A bucket without pieces has nothing to be held back.
+  std::fill(launch->ready.begin(), launch->ready.end(), 1);
+  if (held)
+    for (const Piece& piece : job.pieces->pieces) launch->ready[piece.bucket] = 0;
+  queue_->push(launch);
+  job.newest = std::move(launch);
+}
+
+void Operations::ready(Job& job, int bucket) {
+  if (!job.newest || bucket < 0) throw std::invalid_argument("a job that was not started, or no bucket");
+  if (static_cast<size_t>(bucket) < job.pieces->buckets) queue_->ready(*job.newest, bucket);
+}
+
+template <typename Until>
+void Operations::wait_until(Until until) {
+  if (until(0)) return;
+  exposed_seconds_ += watch.wait(*queue_, until);
+}
+
+void Operations::free(const Job& job) {
+  if (auto launch = job.newest) wait_until([&](int ms) { return queue_->wait_finished(*launch, ms); });
+}
+
+void Operations::wait(const Job& job, int bucket) {
+  auto launch = job.newest;
+  if (!launch) return;
+  for (size_t b = 0; b < launch->pieces->buckets; ++b)
+    if (!queue_->is_ready(*launch, static_cast<int>(b)))
+      throw std::logic_error("a job is waited for while bucket " + std::to_string(b) + " is held");
+  if (bucket >= 0) return wait_bucket(*launch, bucket);
+  for (size_t b = 0; b < launch->pieces->buckets; ++b) wait_bucket(*launch, static_cast<int>(b));
+}
+
+void Operations::wait_bucket(const Launch& launch, int bucket) {
+  if (static_cast<size_t>(bucket) >= launch.pieces->buckets) return;
+  wait_until([&](int ms) { return queue_->wait(launch, bucket, ms); });
+}
+
+bool Operations::done(const Job& job, int bucket) const {
+  if (!job.newest) return true;
+  for (size_t b = 0; b < job.pieces->buckets; ++b)
+    if ((bucket < 0 || static_cast<size_t>(bucket) == b) && !queue_->landed(*job.newest, static_cast<int>(b))) return false;
+  return true;
+}
+
+void Operations::drain() {
+  wait_until([&](int ms) { return queue_->wait_idle(ms); });
+}
+
+}  // namespace relaxc

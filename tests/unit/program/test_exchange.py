@@ -1,0 +1,199 @@
+"""One exchange: by definition and as messages to the same bits, and against arithmetic written out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import codecs_by_hand as codecs
+import numpy as np
+import pytest
+
+from relaxc.program.evaluate import decode, encode
+from relaxc.program.exchange import Code, Occurrence, Residuals, Row, encoding_keys, run_exchange, run_messages
+from relaxc.program.ir import Codec, Exchange, Read
+from relaxc.topology.topology import Topology
+from relaxc.topology.weights import weights
+from relaxc.wire.layout import Layout
+from relaxc.wire.parameters import Parameter
+
+Array = np.ndarray[Any, Any]
+
+
+def parameter(elements: int, dtype: str = "f64", number: int = 0) -> Parameter:
+    return Parameter(number, "p", (elements,), dtype)
+
+
+def drawn(elements: int, workers: int, dtype: Any = np.float64, seed: int = 0) -> list[Array]:
+    draw = np.random.default_rng(seed)
+    return [draw.standard_normal(elements).astype(dtype) for _ in range(workers)]
+
+
+def exchange(
+    kind: str, codec: Codec | None = None, feedback: str = "none", route: str = "all", topology: Topology | None = None
+) -> Exchange:
+    return Exchange(kind, Read("x"), codec, feedback, "" if kind == "mix" else route, topology, place=4)
+
+
+def occurrence(
+    e: Exchange, values: Any, p: Parameter, iteration: int = 0, residuals: Residuals | None = None, round_: int = 0
+) -> Occurrence:
+    n = len(values)
+    rows: list[Row] | None = None
+    if e.topology is not None:
+        rows = [weights(e.topology, n, round_, 9, rank) for rank in range(n)]
+    return Occurrence(e, values, residuals or Residuals.zeros(p, n), p, 9, iteration, rows)
+
+
+def per(codec: Codec, unit: str) -> Codec:
+    return Codec(codec.text, Layout(0, codec.layout.fields, unit), codec.steps, codec.receive, codec.dithers)
+
+
+def coded(codec: Codec, values: list[Array], p: Parameter, iteration: int = 0) -> list[Code]:
+    return [Code(codec, x, encode(codec, x, encoding_keys(9, iteration, 2, w, p))) for w, x in enumerate(values)]
+
+
+CODECS = {
+    "exact": codecs.cast("real"), "bf16": codecs.cast("bf16"), "minmax": codecs.minmax(4, 16),
+    "dithered": codecs.minmax(2, 32, stochastic=True), "onebit": codecs.onebit(64),
+    "ternary": codecs.ternary(), "chunk": per(codecs.minmax(8), "chunk"),
+}  # fmt: skip
+FORMS = [
+    *[("mean", c, f, r) for c in CODECS for f in ("none", "worker", "both") for r in ("all", "ring")],
+    *[("sum", c, f, r) for c in ("minmax", "chunk") for f in ("none", "both") for r in ("all", "ring")],
+    *[("mix", c, f, "") for c in (None, "minmax", "dithered", "ternary", "modulo") for f in ("none", "worker")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize(("kind", "name", "feedback", "route"), FORMS)
+def test_messages_and_definition_give_the_same_bits(
+    kind: str, name: str, feedback: str, route: str, workers: int
+) -> None:
+    codec = codecs.modulo(8, 0.05) if name == "modulo" else CODECS.get(name)
+    topology = Topology("ring") if kind == "mix" else None
+    e = exchange(kind, codec, feedback, route, topology)
+    for elements, dtype in ((0, "f32"), (1, "f32"), (1100, "f32"), (700, "f64")):
+        p = parameter(elements, dtype, number=3)
+        by = [Residuals.zeros(p, workers) for _ in range(2)]
+        for iteration in range(3):
+            values = drawn(elements, workers, np.float64 if dtype == "f64" else np.float32, iteration)
+            one = run_exchange(occurrence(e, values, p, iteration, by[0]))
+            other = run_messages(occurrence(e, values, p, iteration, by[1]))
+            assert [x.tobytes() for x in one] == [x.tobytes() for x in other]
+            assert one[0].dtype == values[0].dtype
+        for left, right in zip([*by[0].worker, by[0].owner], [*by[1].worker, by[1].owner], strict=True):
+            assert left.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["mean", "sum", "mix"])
+@pytest.mark.parametrize(
+    "codec", [codecs.onebit(64), codecs.modulo(8, 0.05), codecs.minmax(4, 16, stochastic=True)], ids=str
+)
+def test_a_code_is_exchanged_as_it_is(codec: Codec, kind: str, workers: int) -> None:
+    p = parameter(300)
+    values = drawn(300, workers)
+    topology = Topology("ring") if kind == "mix" else None
+    e = exchange(kind, topology=topology)
+    codes = coded(codec, values, p)
+    one = run_exchange(occurrence(e, codes, p))
+    other = run_messages(occurrence(e, codes, p))
+    assert [x.tobytes() for x in one] == [x.tobytes() for x in other]
+    for rank, found in enumerate(one):
+        heard = [decode(codec, c.message, 300, np.float64, values[rank]) for c in codes]
+        row = dict(weights(topology, workers, 0, 9, rank)) if topology else dict.fromkeys(range(workers), 1.0)
+        wanted = sum(weight * heard[peer] for peer, weight in row.items()) / (workers if kind == "mean" else 1)
+        np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_an_uncompressed_mix_is_the_product_with_its_matrix(workers: int) -> None:
+    values = drawn(40, workers)
+    e = exchange("mix", topology=Topology("ring"))
+    w = np.zeros((workers, workers))
+    for i in range(workers):
+        for j in {i, (i - 1) % workers, (i + 1) % workers}:
+            w[i, j] = 1 / len({i, (i - 1) % workers, (i + 1) % workers})
+    found = run_exchange(occurrence(e, values, parameter(40)))
+    np.testing.assert_allclose(np.stack(found), w @ np.stack(values), rtol=1e-14, atol=1e-15)
+
+
+def test_weights_are_rounded_once_and_terms_added_in_rank_order() -> None:
+    """Rank 0 of a ring of 3, in f32: ((a/3 + b/3) + c/3), each third rounded to f32."""
+    a, b, c = drawn(50, 3, np.float32)
+    third = np.float32(1 / 3)
+    found = run_exchange(occurrence(exchange("mix", topology=Topology("ring")), [a, b, c], parameter(50, "f32")))
+    for x in found:
+        assert x.tobytes() == ((a * third + b * third) + c * third).tobytes()
+
+
+def test_a_mean_of_a_code_is_rounded_once() -> None:
+    """onebit of onebit is another value, so a second rounding would show."""
+    p, codec = parameter(64, "f32"), codecs.onebit(64)
+    values = drawn(64, 3, np.float32)
+    codes = coded(codec, values, p)
+    signs = [np.where(x >= 0, 1, -1) for x in values]
+    scales = [np.abs(x).mean() for x in values]
+    wanted = sum(s * scale for s, scale in zip(signs, scales, strict=True)) / 3
+    found = run_exchange(occurrence(exchange("mean"), codes, p))
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
+    assert len({x.tobytes() for x in found}) == 1
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("mean", 1 / 4), ("sum", 1.0)])
+def test_without_a_codec_it_is_plain_arithmetic(kind: str, factor: float) -> None:
+    values = drawn(10, 4)
+    found = run_exchange(occurrence(exchange(kind), values, parameter(10)))
+    wanted = (((values[0] + values[1]) + values[2]) + values[3]) * factor
+    assert all(x.tobytes() == wanted.tobytes() for x in found)
+
+
+def test_residuals_of_a_mix_make_up_for_what_was_lost() -> None:
+    """Sent + residual = put in, over many rounds, for each worker."""
+    p, codec = parameter(64), codecs.onebit(64)
+    e = exchange("mix", codec, "worker", topology=Topology("complete"))
+    residuals = Residuals.zeros(p, 2)
+    received, contributed = np.zeros(64), np.zeros(64)
+    for iteration in range(20):
+        values = drawn(64, 2, seed=iteration)
+        contributed += (values[0] + values[1]) / 2
+        received += run_exchange(occurrence(e, values, p, iteration, residuals))[0]
+    kept = (residuals.worker[0] + residuals.worker[1]) / 2
+    np.testing.assert_allclose(received + kept, contributed, rtol=1e-12, atol=1e-12)
+    assert not residuals.owner.any()
+
+
+def test_what_is_not_finite_leaves_no_residual() -> None:
+    p, codec = parameter(64), codecs.minmax(8, 32)
+    values = drawn(64, 2)
+    values[1][5] = np.nan
+    residuals = Residuals.zeros(p, 2)
+    found = run_exchange(occurrence(exchange("mean", codec, "both"), values, p, 0, residuals))
+    assert np.isnan(found[0][:32]).all() and np.isfinite(found[0][32:]).all()
+    assert all(np.isfinite(r).all() for r in [*residuals.worker, residuals.owner])
+    assert residuals.worker[0][:32].any() and not residuals.worker[1][:32].any()
+
+
+def test_near_needs_no_large_numbers() -> None:
+    """Two workers near 1000 with a unit of 0.01 and 8 bits: within half a unit, and their sum stays."""
+    p, codec = parameter(200), codecs.modulo(8, 0.01)
+    values = [1000 + 0.1 * x for x in drawn(200, 2)]
+    codes = coded(codec, values, p)
+    mixed = run_exchange(occurrence(exchange("mix", topology=Topology("complete")), codes, p))
+    moved = [v + m - c.decoded() for v, m, c in zip(values, mixed, codes, strict=True)]
+    np.testing.assert_allclose(sum(moved), sum(values), rtol=1e-14)
+    assert np.abs(moved[0] - sum(values) / 2).max() <= 0.01
+
+
+@pytest.mark.parametrize("unit", ["tensor", "chunk"])
+def test_a_tensor_or_a_share_is_one_block(unit: str) -> None:
+    """1500 elements among 2: `per tensor` one worker owns all; `per chunk` the border is at 1024 (3 blocks of 512: 1, 2)."""
+    codec = per(codecs.minmax(8), unit)
+    x = drawn(1500, 1)[0]
+    found = run_exchange(occurrence(exchange("mean", codec), [x, x], parameter(1500)))[0]
+    cuts = [(0, 1500)] if unit == "tensor" else [(0, 512), (512, 1500)]
+    for start, end in cuts:
+        part = x[start:end]
+        assert np.abs(found[start:end] - part).max() <= (part.max() - part.min()) / 255
+        assert found[start:end].min() == pytest.approx(part.min(), rel=1e-6)
+        assert found[start:end].max() == pytest.approx(part.max(), rel=1e-6)

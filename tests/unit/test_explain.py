@@ -1,0 +1,87 @@
+"""What `relaxc explain` says of each kind of program: who agrees, what it costs, when what is sent, topologies drawn."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from relaxc import pipeline
+from relaxc.explain import explain
+from relaxc.language import library
+from relaxc.language.source import Source
+
+
+def explained(text: str, workers: tuple[int, ...] = (4,), drawn: tuple[int, ...] = ()) -> str:
+    typed = pipeline.to_typed(pipeline.to_spec(Source("spec", text), {}))
+    return explain(typed.program, pipeline.to_paths(typed.program), typed.facts, workers, drawn)
+
+
+@pytest.mark.parametrize("name", library.specs())
+def test_each_shipped_spec(name: str) -> None:
+    spec = library.spec(name)
+    assert spec is not None
+    shown = explained(spec.source.text, workers=(1, 2, 4, 8))
+    assert shown.startswith("# governs ") and "roundings\n" in shown and "nan" not in shown
+
+
+def test_what_is_said_of_replicas() -> None:
+    assert "replicas: identical on all workers" in explained("relax gradients")
+    local = explained("relax weights")
+    assert "replicas: differ between workers\n" in local and "relaxed.consensus()" in local
+    assert "identical after each run" in explained("relax updates")
+    phased = (
+        "algorithm a() { phase one for 9 { grad = mean(grad) } step phase two { every 8 { weight = mean(weight) } } }"
+    )
+    assert "by phase: one identical, two different" in explained(phased + "\nrelax with a")
+
+
+def test_what_is_said_of_lateness() -> None:
+    assert "staleness: 2, gradients are applied 2 iterations after they were taken" in explained(
+        "relax gradients { delay = 2 }"
+    )
+    assert "staleness: 3, what is exchanged is applied 3 iterations after" in explained(
+        "relax weights { every = 4, delay = 3 }"
+    )
+
+
+def test_figures_of_a_ring() -> None:
+    """Two messages of 4 MB each; an all-reduce of four workers sends 6 MB."""
+    shown = explained("relax weights { topology = ring }").splitlines()
+    assert shown[-1].split() == ["4", "8.00", "MB", "133", "%", *shown[-1].split()[5:]]
+    assert shown[-1].split()[-1] == "0"
+
+
+def test_a_topology_is_drawn_when_asked() -> None:
+    text = "relax weights { topology = ring }"
+    assert "spectral gap" not in explained(text)
+    drawn = explained(text, drawn=(4,))
+    assert "0 - 1 - 2 - 3 - (0)" in drawn and "spectral gap 0.667" in drawn
+    hypercube = explained("relax weights { topology = hypercube }", workers=(6,), drawn=(6,))
+    assert hypercube.count("a power of two of workers") == 2
+
+
+def test_the_stability_of_a_late_mix() -> None:
+    """A ring of four has the eigenvalues 1, 1/3, 1/3, -1/3; one round late is stable below 2 sin(pi / 6) = 1."""
+    every = "algorithm a(n = 1) { step every n { weight += delay(mix(weight, ring) - weight, 1) } }\nrelax with a"
+    assert "1 - lambda_min(W) 1.333; weights mixed 1 rounds late are stable below 1.000" in explained(every, drawn=(4,))
+    assert "lambda_min" not in explained(f"{every} {{ n = 2 }}", drawn=(4,))
+
+
+def test_states_and_moments_are_named() -> None:
+    shown = explained("relax with choco")
+    assert "states: seen (a tensor), around (a tensor)" in shown
+    assert "the mix over ring" in shown and " starts: " in shown and " is waited for: " in shown
+
+
+def test_numpy_only_where_a_worker_count_is_asked_about() -> None:
+    program = (
+        "import sys\nfrom relaxc import pipeline\nfrom relaxc.explain import explain\n"
+        "from relaxc.language.source import Source\n"
+        "t = pipeline.to_typed(pipeline.to_spec(Source('s', 'relax weights'), {}))\n"
+        "explain(t.program, pipeline.to_paths(t.program), t.facts, [4])\n"
+        "print({'numpy', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    assert done.stdout == "set()\n"
