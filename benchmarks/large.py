@@ -1,4 +1,4 @@
-"""A spec of 40 statements for a model of 10,000 parameters: check, lower, plan and schedule, beyond importing relaxc."""
+"""A spec of 40 statements for a model of 10,000 parameters: check, lower, plan, schedule, beyond importing relaxc."""
 
 import argparse
 import statistics

@@ -1,5 +1,5 @@
-"""dpsgd on two hosts with one pinned core each, where exchanging the weights takes about as long as computing the gradient:
-an iteration with both, against the longer of the two alone.
+"""dpsgd on two hosts with one pinned core each, where exchanging the weights takes about as long as computing the
+gradient: an iteration with both, against the longer of the two alone.
 
 All three alternate in one run, over links shaped with ``tc tbf``; the result is a ratio of medians.
 """

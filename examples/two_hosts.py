@@ -5,8 +5,8 @@ interfaces the one that leads to the other host:
     torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-id relaxed --rdzv-endpoint FIRST:29500 \\
         examples/two_hosts.py
 
-Compile on one host and copy the folder (`relaxc compile SPEC -o plan --carry-runtime`), or let each host compile: a plan's
-hash is compared at attach, so that workers with different specs are told so.
+Compile on one host and copy the folder (`relaxc compile SPEC -o plan --carry-runtime`), or let each host compile: a
+plan's hash is compared at attach, so that workers with different specs are told so.
 """
 
 from __future__ import annotations

@@ -42,9 +42,13 @@ class Digits(lightning.LightningModule):
         super().__init__()
         self.model: nn.Module = classifier()
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.model(x)
+        return result
+
     def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], _index: int) -> torch.Tensor:
         x, y = batch
-        return functional.cross_entropy(self.model(x), y)
+        return functional.cross_entropy(self(x), y)  # self(x), not self.model(x): the plan is attached to all of it
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
@@ -60,10 +64,10 @@ class Digits(lightning.LightningModule):
 
 def main() -> None:
     given = arguments()
+    strategy = RelaxedStrategy(relaxc.compile(given.spec), process_group_backend="gloo")
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=2, strategy=RelaxedStrategy(relaxc.compile(given.spec), process_group_backend="gloo"),
-        max_steps=given.steps, gradient_clip_val=1.0, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
+        accelerator="cpu", devices=2, strategy=strategy, max_steps=given.steps, gradient_clip_val=1.0, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(Digits(), DataLoader(split()[0], batch_size=32, shuffle=True))
 

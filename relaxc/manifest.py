@@ -22,8 +22,8 @@ class FieldPlan(msgspec.Struct, frozen=True):
 
 class KernelPlan(msgspec.Struct, frozen=True):
     """A generated function for tensors of `dtype` (f32, f16, bf16 or f64). `kernel` is its name in wire/routes.py, or
-    `fragment`. `operands` are what it is given for each segment, in order: weight, grad, a state's name, kept.N, slot.N,
-    residual, and `value`, which stands for what an exchange works on (a gradient, or its slot)."""
+    `fragment`. `operands` are what it is given for each segment, in order: weight, grad, a state's name, kept.N,
+    slot.N, residual, and `value`, which stands for what an exchange works on (a gradient, or its slot)."""
 
     symbol: str
     kernel: str
@@ -101,7 +101,7 @@ class PathPlan(msgspec.Struct, frozen=True):
 
 
 class ControlPlan(msgspec.Struct, frozen=True):
-    """A program/paths.Guard, or with kind `set` a SetNumber (`name`, `value`, and `parent` the guard that must hold)."""
+    """A program/paths.Guard, or with kind `set` a SetNumber (`name`, `value`; `parent` is the guard that must hold)."""
 
     kind: str
     parent: int
@@ -144,9 +144,9 @@ class ProgramPlan(msgspec.Struct, frozen=True):
 
 
 class BodyPlan(msgspec.Struct, frozen=True):
-    """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of an
-    iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness` counts
-    iterations."""
+    """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of
+    an iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness`
+    counts iterations."""
 
     selector: Any
     statement: str

@@ -23,7 +23,7 @@ from relaxc.attach.late import HideUnlanded
 from relaxc.attach.program_state import ProgramState
 from relaxc.attach.programs import Programs
 from relaxc.attach.reports import residual_norms, stats_of
-from relaxc.attach.stepping import Asked, ProgramStep
+from relaxc.attach.stepping import Asked, AskedOfPart, ProgramStep
 from relaxc.errors import ExchangeError, ModelError, RelaxError
 
 _attached: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -82,6 +82,8 @@ class Relaxed:
             return
         self._removable.append(model.register_forward_pre_hook(Asked(self._programs, "forward")))
         for module in model.modules():
+            if module is not model and any(True for _ in module.parameters(recurse=False)):
+                self._removable.append(module.register_forward_pre_hook(AskedOfPart(self._programs, "forward")))
             reading, loading = Asked(self._programs), Asked(self._programs, "loading")
             self._removable.append(module.register_state_dict_pre_hook(reading))  # type: ignore[no-untyped-call]
             self._removable.append(module.register_load_state_dict_pre_hook(loading))  # type: ignore[no-untyped-call]

@@ -88,7 +88,7 @@ class Asked:
         self._for = for_
 
     def __reduce__(self) -> tuple[type[Asked], tuple[()]]:
-        return Asked, ()
+        return type(self), ()
 
     @_disable_dynamo  # a compiled forward must not leave it out; torch.compiler.disable would import the compiler now
     def __call__(self, module: nn.Module, *_: Any) -> None:
@@ -103,6 +103,15 @@ class Asked:
                 programs.rewind()
             else:
                 programs.complete()
+
+
+class AskedOfPart(Asked):
+    """The same for a part of the model whose forward may be called by itself, as Lightning's training_step does. In a
+    compiled model only the whole one's forward counts: a hook for each part would cut its graph to pieces."""
+
+    def __call__(self, module: nn.Module, *_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            super().__call__(module)
 
 
 def _nobody() -> None:

@@ -27,7 +27,7 @@ SECONDS_A_FILE = 15
 
 
 def build_runtime(report: Report | None = None) -> Path:
-    """The runtime's library for this torch, from the cache or built into it (about a quarter of a minute a file and core).
+    """The runtime's library for this torch, from the cache or built into it (SECONDS_A_FILE on each core).
 
     Raises BuildError: RX0501 no compiler, RX0502 no torch, RX0503 it does not compile, RX0504 and RX0505 the cache,
     RX0506 no Python headers.

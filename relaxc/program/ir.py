@@ -25,8 +25,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A name in scope: weight, grad, lr, t, workers, rank, a let or a state; in a codec `x`, a let, a field, or the name
-    of `receive near`."""
+    """A name in scope: weight, grad, lr, t, workers, rank, a let or a state; in a codec `x`, a let, a field, or the
+    name of `receive near`."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -88,8 +88,8 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """What a receiver makes of `code`, a Read of a let that is an Encode, or an Encode; a codec with `near` decodes next
-    to what was put into that very code."""
+    """What a receiver makes of `code`, a Read of a let that is an Encode, or an Encode; a codec with `near` decodes
+    next to what was put into that very code."""
 
     code: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -101,8 +101,8 @@ class Exchange:
     `topology` with its weights.
 
     `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
-    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the encoding
-    places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
+    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the
+    encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
     """
 
     kind: str
@@ -168,8 +168,8 @@ class Codec:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Lives across iterations; starts as `initial`. `shape` is number (the host keeps it), cell (a number that depends on
-    a tensor, by norm: one element per parameter, kept beside the tensors) or tensor."""
+    """Lives across iterations; starts as `initial`. `shape` is number (the host keeps it), cell (a number that depends
+    on a tensor, by norm: one element per parameter, kept beside the tensors) or tensor."""
 
     name: str
     initial: Expression

@@ -126,6 +126,31 @@ def around(rank: int, workers: int) -> None:
     relaxed.detach()
 
 
+def in_parts(rank: int, workers: int) -> None:
+    """The parts of a model called one by one, as a LightningModule does, are as good as the whole."""
+    results = []
+    for whole in (True, False):
+        model = loops.mlp()
+        optimizer = loops.sgd(model)
+        relaxed = loops.plan(ATC).attach(model, optimizer)
+        for t in range(3):
+            inputs, targets = loops.batch(rank, t)
+            optimizer.zero_grad()
+            out = inputs
+            for part in [model] if whole else model:
+                out = part(out)
+            nn.functional.mse_loss(out, targets).backward()
+            optimizer.step()
+        relaxed.complete()
+        results.append(loops.weights(model))
+        relaxed.detach()
+    loops.same(*results)
+
+
+def test_a_forward_in_parts(pool: Pool) -> None:
+    pool.run(in_parts, 2)
+
+
 def test_a_forward_around_the_model_is_refused(pool: Pool) -> None:
     pool.run(around, 2)
 

@@ -566,7 +566,7 @@ def test_a_gradient_that_lands_in_one_phase_only_is_a_plain_one_in_the_other() -
     rule = Momentum()
     text = "phase now for 2 { grad = mean(grad) }  phase late { let a = mean(grad)  after 1 { grad = a } }  step"
     i = simple(algorithm(text), 2, rule=rule)
-    assert [[r[0] is None for r in ones(i, [t, t + 2])][0] for t in range(4)] == [False, False, True, False]
+    assert [ones(i, [t, t + 2])[0][0] is None for t in range(4)] == [False, False, True, False]
     assert len(rule.steps) == 6
     np.testing.assert_allclose(i.weights[0][0], np.array([1, 2]) - RATE * (1 + 2 + 3))
 
