@@ -85,3 +85,50 @@ def test_the_make_targets_exist() -> None:
     for target in ("demo", "test"):
         assert f"make {target}" in README
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize("after", ["An algorithm is a program", "A codec is what is sent"])
+def test_what_readme_defines_passes_check(after: str, tmp_path: Path) -> None:
+    (tmp_path / "own.relax").write_text(block(after))
+    done = subprocess.run(
+        [sys.executable, "-m", "relaxc", "check", "own.relax"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_the_table_of_knobs_has_their_defaults() -> None:
+    """What each statement takes and fills in, as the language has it."""
+    from relaxc.language import library
+    from relaxc.language.format import expression
+    from relaxc.language.knobs import KNOBS
+    from relaxc.language.syntax import Algorithm
+
+    for quantity, knobs in KNOBS.items():
+        (row,) = [line for line in README.split("\n") if line.startswith(f"| `relax {quantity}` |")]
+        shown = dict(re.findall(r"`(\w+) = ([^`]+)`", row))
+        assert set(shown) <= set(knobs.names), quantity
+        files = sorted((ROOT / "specs" / "knobs").glob(f"{quantity}*.relax"))
+        definitions = [item for f in files for item in library.knobs(f.stem).items if isinstance(item, Algorithm)]
+        defaults = {(p.name, expression(p.default)) for d in definitions for p in d.parameters if p.default is not None}
+        for knob, default in shown.items():
+            assert (knobs.parameters[knob], default) in defaults or default in ("0", "none"), (quantity, knob)
+
+
+def test_each_row_of_the_migration_names_a_spec_or_what_is_missing() -> None:
+    rows = README[README.index("## Coming from elsewhere") : README.index("## Limits")].split("\n")[4:]
+    for row in (row for row in rows if row.startswith("|")):
+        linked = re.findall(r"\]\((specs/\w+\.relax)\)( `\{[^`]*\}`)?", row)
+        assert linked or "not yet" in row, row
+        for path, clauses in linked:
+            assert (ROOT / path).is_file(), row
+            name = Path(path).stem
+            if clauses and "warmup" not in clauses:
+                from relaxc import pipeline
+                from relaxc.language.source import Source
+
+                pipeline.to_typed(pipeline.to_spec(Source(row, f"relax with {name} {clauses.strip().strip('`')}"), {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,9 @@ class Relaxed:
         self._manifest, self._schedule, self._groups = attached.manifest, attached.schedule, attached.groups
         self._read, self._running, self._check_every = attached.read, attached.running, check_every
         self._engine = attached.running.engine
+        self._compared = [p.number for p in attached.read.parameters if self._is_replicated(p.number)]
+        if check_every and not self._compared:
+            warnings.warn("check_every has no effect: by this plan all replicas may differ", stacklevel=4)
         self._checkpoint = _checkpoint(attached)
         self._consensus = Consensus(attached.model, attached.governed("local", "runs"), attached.groups)
         native = any(body.gradient is not None for body in attached.manifest.bodies)
@@ -103,7 +107,7 @@ class Relaxed:
                 self._removable.append(optimizer.register_step_pre_hook(before))
                 if after is not None:
                     self._removable.append(optimizer.register_step_post_hook(after))
-            if number == len(optimizers) - 1 and self._check_every:
+            if number == len(optimizers) - 1 and self._check_every and self._compared:
                 self._removable.append(optimizer.register_step_post_hook(self._after_step))
 
     def _program_step(self, number: int) -> list[tuple[Any, Any]]:
@@ -123,9 +127,9 @@ class Relaxed:
     def _after_step(self, *_: Any) -> None:
         if self._engine.iterations % self._check_every or self._join.active:
             return
-        numbers = [p.number for p in self._read.parameters if self._is_replicated(p.number)]
-        names = [self._read.parameters[n].name for n in numbers]
-        tensors = [self._read.tensors[n] for n in numbers]
+        self.complete()
+        names = [self._read.parameters[n].name for n in self._compared]
+        tensors = [self._read.tensors[n] for n in self._compared]
         try:
             check_replicas(names, tensors, self._groups, self._engine.iterations)
         except RuntimeError as error:  # of the backend: a worker is lost

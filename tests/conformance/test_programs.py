@@ -33,8 +33,8 @@ RATE, MOMENTUM = 0.05, 0.9
 ABSENT = {(2, 0): ("matrix", "prime"), (4, 0): ("seven",), (4, 1): ("seven",), (4, 2): ("seven",), (4, 3): ("seven",)}
 """By (iteration, worker): the parameters without a gradient there."""
 
-LIBRARY = ["choco", "dcd_psgd", "dpsgd", "dpsgd_atc", "local_sgd", "swarm_blocking"]
 VARIANTS = {
+    "post_local_sgd": "relax with post_local_sgd { start = 3, period = 2 }",
     "diloco": "relax with diloco { period = 3, momentum = 0.5 }",
     "choco 4bit torus": "relax with choco { compress = 4bit, topology = complete, gamma = 0.3 }",
     "choco stochastic": "relax with choco { compress = qsgd(4), topology = exponential, gamma = 0.1 }",
@@ -159,9 +159,12 @@ relax with lg
 }
 OWNING = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 4 }",
+    "qadam": "relax with qadam { warmup = 4 }",
     "momentum": "relax momentum { warmup = 3, compress = 4bit }",
 }
 """Programs without `step`: the optimiser has no momentum."""
+LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {**VARIANTS, **OWNING}]
+"""Every shipped spec, where its own lengths are not too long for a test."""
 
 
 def text_of(name: str) -> str:

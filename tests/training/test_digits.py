@@ -22,8 +22,9 @@ SHORT = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 60 }",
     "post_local_sgd": "relax with post_local_sgd { start = 100, period = 4 }",
     "qadam": "relax with qadam { warmup = 60 }",
+    "swarm_blocking": "relax with swarm_blocking { period = geometric(2) }",
 }
-"""Specs whose own lengths are for longer trainings."""
+"""Specs whose own periods are for longer trainings, or for data that is not dealt out by class."""
 OWN_UPDATE = {"one_bit_adam", "qadam"}
 """Algorithms that are the optimiser themselves, Adam's way."""
 
