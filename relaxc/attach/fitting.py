@@ -18,6 +18,7 @@ from relaxc.schedule.programs import program_buckets
 from relaxc.schedule.schedule import Schedule
 from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
 from relaxc.topology.kinds import refusal
+from relaxc.topology.spectrum import connected
 from relaxc.topology.topology import from_plain
 
 LARGEST_BLOCK = 2**31 - 1
@@ -79,6 +80,18 @@ def _refuse_workers(program: ProgramPlan, workers: int) -> None:
             why = refusal(from_plain(transfer.exchange.topology), workers)
             if why is not None:
                 raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
+
+
+def disconnected(manifest: Manifest, workers: int) -> list[str]:
+    """What is wrong with topologies that leave some workers apart for ever."""
+    programs = [body.program for body in manifest.bodies if body.program is not None]
+    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.kind == "mix"]
+    topologies = dict.fromkeys(from_plain(topology) for topology in plain)
+    return [
+        f"{topology} never connects all {workers} workers: what some of them know never reaches the others"
+        for topology in topologies
+        if not connected(topology, workers)
+    ]
 
 
 def _refuse_large(program: ProgramPlan, read: ModelParameters, bucket: Bucket) -> None:

@@ -19,7 +19,7 @@ from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
-from relaxc.attach.fitting import FittedPrograms, fit_programs
+from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
@@ -96,8 +96,11 @@ class Plan:
             raise
         messages = messages_of([*schedule.pieces, *fitted.pieces])
         agree(groups, facts_of(self.manifest, model, read, schedule, fitted, settings), messages)
-        for body in idle_bodies(self.manifest, schedule.bodies) if groups.rank == 0 else ():
-            warnings.warn(f"`{body.statement}` governs no parameter of this model", stacklevel=3)
+        doubts = [
+            f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(self.manifest, schedule.bodies)
+        ]
+        for doubt in [*doubts, *disconnected(self.manifest, groups.workers)] if groups.rank == 0 else ():
+            warnings.warn(doubt, stacklevel=3)
         return read, schedule, fitted
 
 

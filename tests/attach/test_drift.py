@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pool import Pool, WorkerError
 
@@ -49,3 +51,28 @@ def test_a_replica_that_was_changed_is_named(pool: Pool, spec: str) -> None:
 def test_where_all_may_differ_it_says_that_it_does_nothing(pool: Pool) -> None:
     for said in pool.run(train, 2, "dpsgd", False):
         assert said == ["check_every has no effect: by this plan all replicas may differ"]
+
+
+def attach_in_parts(rank: int, workers: int, folder: str) -> list[str]:
+    import warnings
+
+    import torch
+
+    import relaxc
+
+    model = torch.nn.Linear(5, 3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        relaxc.compile(f"{folder}/apart.relax").attach(
+            model, torch.optim.SGD(model.parameters(), 0.1), timeout=30
+        ).detach()
+    return [str(w.message) for w in said]
+
+
+def test_workers_that_never_hear_of_each_other_are_told(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "pairs").write_text("0 1\n2 3\n")
+    (tmp_path / "apart.relax").write_text('relax with dpsgd { topology = edges("pairs") }\n')
+    said = pool.run(attach_in_parts, 4, str(tmp_path))
+    assert said == [
+        ["edges(2 edges) never connects all 4 workers: what some of them know never reaches the others"], [], [], []
+    ]  # fmt: skip
