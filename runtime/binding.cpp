@@ -89,7 +89,7 @@ class Carrier {
     const Counters& counters = queue_->counters;
     result["bytes_sent"] = queue_->bytes();
     result["exchange_seconds"] = static_cast<double>(counters.busy_ns.load()) * 1e-9;
-    result["codec_seconds"] = static_cast<double>(counters.kernel_ns.load()) * 1e-9;
+    result["kernel_seconds"] = static_cast<double>(counters.kernel_ns.load()) * 1e-9;
     result["exposed_seconds"] = exposed_seconds;
     result["exchanges"] = counters.launches.load();
     return result;
@@ -283,8 +283,8 @@ void define_operations(py::module_& module) {
            py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"))
       .def(
           "run",
-          [](const Self&, const Calls& calls, uint64_t iteration, std::vector<double> numbers, Weights weights) {
-            run_calls(calls, iteration, std::move(numbers), std::move(weights));
+          [](Self& self, const Calls& calls, uint64_t iteration, std::vector<double> numbers, Weights weights) {
+            self.carrier.queue()->timed([&] { run_calls(calls, iteration, std::move(numbers), std::move(weights)); });
           },
           py::arg("calls"), py::arg("iteration"), py::arg("numbers"), py::arg("weights") = py::none(), Release())
       .def("job", [](const Self& self, std::vector<Piece> pieces) { return self.operations.job(std::move(pieces)); })

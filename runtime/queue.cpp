@@ -299,9 +299,15 @@ void Queue::act(Running& running, size_t index, const Action& action) {
 }
 
 void Queue::run_kernel(Running& running, const Call& call) {
+  timed([&] {
+    call.run({running.launch.iteration, {}, running.launch.weights, &running.launch});
+    running.launch.ran(call);
+  });
+}
+
+void Queue::timed(const std::function<void()>& kernels) {
   auto start = Clock::now();
-  call.run({running.launch.iteration, {}, running.launch.weights, &running.launch});
-  running.launch.ran(call);
+  kernels();
   counters.kernel_ns += since(start);
 }
 

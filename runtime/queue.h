@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,7 +25,7 @@ struct Failure {
 
 struct Counters {
   std::atomic<uint64_t> busy_ns{0};      // exchange under way
-  std::atomic<uint64_t> kernel_ns{0};    // encoding, summing, decoding
+  std::atomic<uint64_t> kernel_ns{0};    // kernels at work, fragments too
   std::atomic<uint64_t> launches{0};     // completed
 };
 
@@ -52,6 +53,7 @@ class Queue {
   uint64_t bytes() const { return transport_->bytes; }  // handed to c10d by this worker
 
   Counters counters;
+  void timed(const std::function<void()>& kernels);  // runs kernels, of this thread or of a caller's
 
  private:
   struct Running;

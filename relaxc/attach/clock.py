@@ -12,7 +12,7 @@ from enum import Enum
 from torch import nn
 
 from relaxc.attach.cohort import Cohort
-from relaxc.attach.cohort_state import restore, snapshot
+from relaxc.attach.cohort_state import Moment, flat, moment, restore
 from relaxc.attach.runner import Runner
 
 
@@ -32,7 +32,7 @@ class Clock:
         self.reached = Reached.NOTHING
         self.backwards = 0
         self.iterations = 0
-        self.saved: list[dict[str, float]] = []
+        self.saved: list[Moment] = []
         """The cohorts' numbers as the iteration found them."""
 
     @property
@@ -52,7 +52,7 @@ class Clock:
         """See that the iteration has begun."""
         self.complete()
         if self.reached is Reached.NOTHING:
-            self.saved = [snapshot(cohort) for cohort in self.cohorts]
+            self.saved = [moment(cohort) for cohort in self.cohorts]
             for cohort in self.cohorts:
                 cohort.open()
             self._run("begin", Reached.BEGIN)
@@ -94,7 +94,7 @@ class Clock:
     def restore(self) -> None:
         """As before the iteration began."""
         for cohort, numbers in zip(self.cohorts, self.saved, strict=True):
-            restore(cohort, numbers)
+            restore(cohort, flat(numbers))
         self.reached = Reached.NOTHING
 
     def _run(self, stage: str, reached: Reached) -> None:

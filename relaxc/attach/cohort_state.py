@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from relaxc.attach.cohort import Cohort
 from relaxc.attach.control import Counts, Entry
 
 
-def snapshot(cohort: Cohort) -> dict[str, float]:
-    """What a checkpoint needs of it, as flat numbers."""
-    counts, made = cohort.control.counts, {"t": float(cohort.t)}
-    made |= {f"number/{name}": value for name, value in cohort.numbers.items()}
+@dataclass(frozen=True)
+class Moment:
+    """What a cohort is at the start of an iteration; plain copies, since one is taken in every iteration."""
+
+    t: int
+    numbers: Mapping[str, float]
+    counts: Counts
+    captured: Mapping[tuple[int, int], Mapping[str, float]]
+
+
+def moment(cohort: Cohort) -> Moment:
+    counts = cohort.control.counts
+    queues = {block: list(queue) for block, queue in counts.queues.items()}
+    copied = Counts(dict(counts.waited), dict(counts.reached), dict(counts.runs), queues)
+    return Moment(cohort.t, dict(cohort.numbers), copied, {k: dict(v) for k, v in cohort.captured.items()})
+
+
+def flat(moment: Moment) -> dict[str, float]:
+    """As a checkpoint keeps it."""
+    counts, made = moment.counts, {"t": float(moment.t)}
+    made |= {f"number/{name}": value for name, value in moment.numbers.items()}
     for kind, values in (("waited", counts.waited), ("reached", counts.reached), ("runs", counts.runs)):
         made |= {f"{kind}/{block}": float(value) for block, value in values.items()}
     for block, queue in counts.queues.items():
         for entry in queue:
             made |= {f"queue/{block}/{entry.due}/{b}": float(r) for b, r in entry.rounds.items()}
-    for (block, t), captured in cohort.captured.items():
+    for (block, t), captured in moment.captured.items():
         made |= {f"captured/{block}/{t}/{name}": value for name, value in captured.items()}
     return made
 
 
 def restore(cohort: Cohort, saved: Mapping[str, float]) -> None:
-    """The reverse of `snapshot`. Raises KeyError where `saved` lacks something."""
+    """The reverse of `flat`. Raises KeyError where `saved` lacks something."""
     counts, queues = Counts(), dict[int, dict[int, dict[int, int]]]()
     cohort.captured = {}
     for key, value in saved.items():

@@ -63,11 +63,13 @@ def average(tensors: Sequence[torch.Tensor], groups: Groups) -> None:
 
 def _chunks(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     together: list[torch.Tensor] = []
+    elements = 0
     for tensor in tensors:
         together.append(tensor)
-        if sum(t.numel() for t in together) >= CHUNK:
+        elements += tensor.numel()
+        if elements >= CHUNK:
             yield together
-            together = []
+            together, elements = [], 0
     if together:
         yield together
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.partners import Partners
-from relaxc.attach.places import Place, places, refuse_ignored, refuse_missing
+from relaxc.attach.places import Place, places, reads_settings, refuse_ignored, refuse_missing
 from relaxc.errors import ExchangeError, ModelError
 from relaxc.manifest import Manifest, ProgramPlan
 from relaxc.schedule.actions import Piece
@@ -41,7 +41,10 @@ def fit_programs(
     placed = places(manifest, read, schedule.bodies, optimizers, schedule.workers)
     refuse_ignored(manifest, schedule.bodies, placed, optimizers)
     refuse_missing(manifest, schedule.bodies, placed, optimizers)
-    buckets = program_buckets(manifest, read.parameters, schedule.bodies, placed)
+    together = [
+        _in_step(manifest.bodies[body].program, place) for body, place in zip(schedule.bodies, placed, strict=True)
+    ]
+    buckets = program_buckets(manifest, read.parameters, schedule.bodies, together)
     if buckets:
         _refuse_lbfgs(optimizers)
     for bucket in buckets:
@@ -53,6 +56,11 @@ def fit_programs(
         tuple(placed), buckets, tuple(piece for one in fitted for piece in one.pieces),
         tuple(one.dense_bytes for one in fitted if one.dense_bytes),
     )  # fmt: skip
+
+
+def _in_step(program: ProgramPlan | None, place: Place) -> Place:
+    """Groups of an optimizer count where the program reads their settings."""
+    return place if program is not None and reads_settings(program) else replace(place, group=0)
 
 
 def _fit(

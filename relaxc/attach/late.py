@@ -34,8 +34,11 @@ class HideUnlanded:
         return ((args[0], and_hide, *args[2:]), {k: v for k, v in kwargs.items() if k != "closure"})
 
     def _hide(self, optimizer: torch.optim.Optimizer) -> None:
+        hidden = self._engine.hidden()
+        if not hidden:
+            return
         mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        self._hidden = [(t, t.grad) for t in (self._tensors[p] for p in self._engine.hidden()) if id(t) in mine]
+        self._hidden = [(t, t.grad) for t in (self._tensors[p] for p in hidden) if id(t) in mine]
         for tensor, _grad in self._hidden:
             tensor.grad = None
 

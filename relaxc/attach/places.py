@@ -86,6 +86,13 @@ def _updates(program: ProgramPlan, path: PathPlan) -> bool:
     return not path.steps and ("lr" in read or not any(other.steps for other in program.paths))
 
 
+def reads_settings(program: ProgramPlan) -> bool:
+    expressions = [n for fragment in program.fragments for n in fragment.numbers]
+    expressions += [value for path in program.paths for _, value in path.numbers]
+    expressions += [value for path in program.paths for _, _, value in path.captures]
+    return any(name == "lr" or name.startswith("optimizer.") for e in expressions for name in names(e))
+
+
 def refuse_missing(
     manifest: Manifest, bodies: Sequence[int], placed: Sequence[Place], optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:

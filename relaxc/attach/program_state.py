@@ -19,7 +19,7 @@ from relaxc.attach.buffers import Flat
 from relaxc.attach.calls import Site
 from relaxc.attach.clock import Clock, Reached
 from relaxc.attach.cohort import Cohort
-from relaxc.attach.cohort_state import restore, snapshot
+from relaxc.attach.cohort_state import flat, moment, restore
 from relaxc.attach.programs import Programs
 from relaxc.attach.saved import Saved, another_plan
 from relaxc.errors import ExchangeError
@@ -112,8 +112,8 @@ class ProgramState:
 
 def _entries(site: Site, parameter: Parameter) -> Iterator[_Entry]:
     name = parameter.name
-    for key, flat in site.memory.named():
-        yield _Entry(f"{key}/{name}", site, parameter, flat)
+    for key, laid in site.memory.named():
+        yield _Entry(f"{key}/{name}", site, parameter, laid)
     for number, residual in enumerate(site.memory.residuals):
         yield _Entry(f"loss/{number}/{name}", site, parameter, residual.worker, number)
         yield _Entry(f"owned/{number}/{name}", site, parameter, residual.owner, number, owner=True)
@@ -127,13 +127,13 @@ def _control(cohort: Cohort) -> str:
 def _numbers(clock: Clock) -> list[dict[str, float]]:
     """The cohorts' numbers as the iteration found them."""
     if clock.reached is Reached.NOTHING:
-        return [snapshot(cohort) for cohort in clock.cohorts]
+        return [flat(moment(cohort)) for cohort in clock.cohorts]
     if clock.reached is not Reached.BEGIN and clock.does("backward"):
         raise ExchangeError(
             "RX0615", "the program is in the middle of an iteration, between backward() and optimizer.step()",
             "call state_dict() after optimizer.step()",
         )  # fmt: skip
-    return clock.saved
+    return [flat(saved) for saved in clock.saved]
 
 
 def _saved_numbers(saved: Saved, cohort: Cohort) -> dict[str, float]:

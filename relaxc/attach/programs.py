@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -44,6 +44,11 @@ class Programs:
     @property
     def exchange_in_backward(self) -> bool:
         return any(path.stages.get("backward") for c in self.cohorts for path in c.program.paths)
+
+    @property
+    def idle(self) -> bool:
+        """Whether asking for weights has nothing left to do: the whole model's forward has asked already."""
+        return all(clock.reached is Reached.BEGIN and not clock.backwards for clock in self.clocks)
 
     def begin(self) -> None:
         for clock in self.clocks:
@@ -169,7 +174,7 @@ def make_programs(
     traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes)
     sites: dict[tuple[int, Place], list[Site]] = {}
     for number, bucket in enumerate(fitted.buckets):
-        place = fitted.placed[bucket.parameters[0]]
+        place = cast("Place", bucket.group)
         site = _site(runtime, operations, manifest, read, groups, number, bucket, optimizers[place.optimizer])
         traffic.add(site)
         sites.setdefault((bucket.body, place), []).append(site)

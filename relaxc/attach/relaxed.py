@@ -204,7 +204,7 @@ class Relaxed:
         self._checkpoint.load(state)
 
     def stats(self) -> dict[str, float | int]:
-        """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, codecs at
+        """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, kernels at
         work, and exposed, which is what the loop waited. `exchanges` counts those of gradients, with which
         `predicted_bytes_per_iteration` goes, and `jobs` those of programs. `predicted_bytes` is what the plan says that
         all of them have sent. `staleness` counts iterations."""

@@ -49,12 +49,12 @@ class Runner:
         self._operations, self._traffic = operations, traffic
 
     def stage(self, cohorts: Sequence[Cohort], name: str) -> None:
-        waiting = [(cohort, cohort.stage(name)) for cohort in cohorts]
-        while any(operations for _, operations in waiting):
+        waiting = [(cohort, operations) for cohort in cohorts if (operations := cohort.stage(name))]
+        while waiting:
             parts = [_next_part(cohort, operations) for cohort, operations in waiting]
             self._wave(parts)
-            waiting = [(part.cohort, operations[len(part.operations) :])
-                       for part, (_, operations) in zip(parts, waiting, strict=True)]  # fmt: skip
+            waiting = [(part.cohort, left) for part, (_, operations) in zip(parts, waiting, strict=True)
+                       if (left := operations[len(part.operations) :])]  # fmt: skip
 
     def start(self, cohorts: Sequence[Cohort]) -> None:
         """Compute the states that are no numbers, at attach."""

@@ -110,7 +110,10 @@ class AskedOfPart(Asked):
     compiled model only the whole one's forward counts: a hook for each part would cut its graph to pieces."""
 
     def __call__(self, module: nn.Module, *_: Any) -> None:
-        if not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            return
+        programs = self._programs()
+        if programs is not None and not programs.idle:
             super().__call__(module)
 
 

@@ -1,4 +1,4 @@
-"""Expressions as values of a section. What each means is written down in program/evaluate.py."""
+"""Expressions as values of a section. What each means is written down in program/functions.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 from relaxc.emit.section import Builder
 from relaxc.program.ir import Apply, Constant, Dither, Expression, Read, Reduce
-
-LONGEST_PRODUCT = 64
-"""A power by a whole constant up to this one is a product; beyond it, and by a fraction, it is the C library's pow."""
+from relaxc.wire.numbers import LONGEST_PRODUCT
 
 PLAIN = {
     "+": "add", "-": "sub", "*": "mul", "neg": "neg", "sqrt": "sqrt", "abs": "abs", "sign": "sign", "min": "least",
     "max": "greatest", "round": "round", "floor": "floor", "exp": "exp", "log": "log", "log2": "log2", "<": "lt",
     "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
+"""Functions that are one operation of a kernel; the others are made of several."""
 
 
 @dataclass

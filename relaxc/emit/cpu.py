@@ -18,6 +18,7 @@ import jinja2
 
 from relaxc import resources
 from relaxc.emit import cpu_costs
+from relaxc.emit.arithmetic import PLAIN
 from relaxc.emit.kernel import BlockKernel, Operand, Section, Store, Value
 from relaxc.emit.stages import Loop, Staged
 from relaxc.wire.layout import Field
@@ -25,6 +26,8 @@ from relaxc.wire.layout import Field
 C_TYPES = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
 WHOLE = frozenset({"round", "floor", "dither", "number", "sign"})
 """Operations whose results have no fraction."""
+CALLS = frozenset({*PLAIN.values(), "divide", "power", "finite", "guard"})
+"""Operations that are calls of relaxrt/arithmetic.h, where the template has no shorter spelling."""
 STACK_BYTES = 1 << 16
 """Scratch beyond this is not put on the stack of whatever thread runs the kernel."""
 ASKING = range(128, 4097)
@@ -50,6 +53,7 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["literal"] = literal
+    environment.globals["calls"] = CALLS
     return environment.get_template("kernels.cpp.j2")
 
 

@@ -70,6 +70,10 @@ FUNCTIONS: dict[str, Function] = {
     "delay": _in_algorithm(2),
 }
 
+ELEMENTWISE = {name: f.takes[Where.HEADER][0] for name, f in FUNCTIONS.items() if Where.HEADER in f.takes}
+"""Those that are arithmetic, element by element, with how many arguments each takes. Behind this table a new one stands
+in wire/numbers.py, program/functions.py and emit/arithmetic.py; a test holds them together."""
+
 PERIODS = ("geometric", "staggered")
 """What stands around the number of a period: `every geometric(4)`."""
 

@@ -101,7 +101,7 @@ def _comment(source: Source, match: re.Match[str]) -> Comment:
 
 def _fault(token: Token, span: Span) -> Iterator[Diagnostic]:
     type_ = token.type
-    if type_ == "NUMBER" and isinf(float(token.text)):
+    if type_ in ("NUMBER", "QUANTITY") and isinf(split_quantity(token.text)[0]):
         yield Diagnostic("RX0005", "a number too large to work with", (Label(span),), help="write less than 1e308")
     elif type_ in FAULTS:
         yield from _misfit(type_, span)
@@ -126,3 +126,10 @@ def _stray_help(text: str) -> str | None:
     if text[0].isalpha():
         return "names are made of the letters a-z, digits and _"
     return STRAY_HELP.get(text[0])
+
+
+def split_quantity(text: str) -> tuple[float, str]:
+    """`8bit` -> 8.0, "bit"; `2steps` and `2step` have one unit."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
+    unit = text[len(number) :]
+    return float(number), "step" if unit == "steps" else unit

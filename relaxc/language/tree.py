@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from relaxc.language import syntax
-from relaxc.language.lexer import Token
+from relaxc.language.lexer import Token, split_quantity
 from relaxc.language.source import Source, Span
 
 
@@ -205,10 +205,3 @@ def last(node: Concrete | Token) -> Token:
     while not isinstance(node, Token):
         node = node.children[-1]
     return node
-
-
-def split_quantity(text: str) -> tuple[float, str]:
-    """`8bit` -> 8.0, "bit"; `2steps` and `2step` have one unit."""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%")
-    unit = text[len(number) :]
-    return float(number), "step" if unit == "steps" else unit

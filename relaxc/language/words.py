@@ -10,11 +10,11 @@ def listed(words: Sequence[str], last: str = "or") -> str:
     return f" {last} ".join(part for part in (", ".join(words[:-1]), "".join(words[-1:])) if part)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+def did_you_mean(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     """`did you mean ...?` where a known word is close to `word`."""
     from difflib import get_close_matches  # only a wrong spec pays for it
 
-    close = get_close_matches(word.lower(), sorted(known), n=1, cutoff=0.6)
+    close = get_close_matches(word.lower(), sorted(known), n=1, cutoff=alike)
     return f"did you mean `{close[0]}`?" if close else None
 
 

@@ -9,9 +9,10 @@ from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
+from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
 from relaxc.language.vocabulary import BUILT_IN
 from relaxc.language.words import did_you_mean
-from relaxc.program.ir import FUNCTIONS, Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
 from relaxc.wire import numbers
 from relaxc.wire.layout import FLOAT_BYTES, Field, Layout, WireType
 
@@ -21,9 +22,8 @@ ANY_BLOCK = 512
 LARGEST_BLOCK = 1 << 24
 """The largest count that is exact in f32."""
 
-REDUCTIONS = ("min", "max", "sum", "mean", "norm")
 UNITS = ("block", "tensor", "chunk")
-KNOWN_FUNCTIONS = tuple(sorted({*FUNCTIONS, *REDUCTIONS, "dither"}))
+KNOWN_FUNCTIONS = tuple(sorted({*ELEMENTWISE, *REDUCTIONS, "dither"}))
 
 
 def lower_codec(use: CodecUse) -> Codec:
@@ -282,7 +282,7 @@ class _Lowering:
             return self.dither(self.expression(e.arguments[0]))
         if e.function in REDUCTIONS and count == 1:
             return self.reduced(e)
-        if FUNCTIONS.get(e.function) == count:
+        if ELEMENTWISE.get(e.function) == count:
             return self.applied(e.function, e.arguments, e.span)
         raise self.no_function(e)
 
@@ -291,8 +291,8 @@ class _Lowering:
             help = did_you_mean(e.function, KNOWN_FUNCTIONS)
             return _Mistake("RX0233", e.span, f"no function {e.function} in a codec", help)
         takes = "1" if e.function in (*REDUCTIONS, "dither") else ""
-        if e.function in FUNCTIONS and FUNCTIONS[e.function] != 1:
-            takes += (" (over the block) or " if takes else "") + str(FUNCTIONS[e.function])
+        if e.function in ELEMENTWISE and ELEMENTWISE[e.function] != 1:
+            takes += (" (over the block) or " if takes else "") + str(ELEMENTWISE[e.function])
         elif e.function == "round":
             takes = "1 or 2"
         plural = "" if takes in ("", "1") else "s"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from relaxc.program.agreement import agreements_of
-from relaxc.program.ir import After, Body, Every, Phase, Statement
+from relaxc.program.ir import After, Assign, Body, Every, Let, Phase, Read, Statement, flattened, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,35 @@ def facts_of(body: Body) -> Facts:
 
 
 def staleness(body: Body) -> int:
-    """Iterations between what is launched and its use."""
-    return _staleness(body.statements)
+    """Iterations between what is launched and its use. A block that only waits, and reads nothing of its launch, uses
+    what is there when it runs."""
+    return _staleness(body.statements, lets_of(body))
 
 
-def _staleness(statements: tuple[Statement, ...]) -> int:
+def lets_of(body: Body) -> dict[str, Let]:
+    return {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+
+
+def of_the_launch(after: After, lets: Collection[str]) -> tuple[str, ...]:
+    """Those of the body's lets that the block reads and does not make itself, in the order in which it reads them."""
+    inside = {s.name for s in flattened(after.body) if isinstance(s, Let)}
+    read = [
+        part.name
+        for statement in flattened(after.body)
+        if isinstance(statement, Let | Assign)
+        for part in within(statement.value)
+        if isinstance(part, Read) and part.name in lets
+    ]
+    return tuple(name for name in dict.fromkeys(read) if name not in inside)
+
+
+def _staleness(statements: tuple[Statement, ...], lets: Collection[str]) -> int:
     late = 0
     for statement in statements:
         match statement:
             case After(delay=delay, body=inner):
-                late = max(late, delay + _staleness(inner))
+                waited = delay if of_the_launch(statement, lets) else 0
+                late = max(late, waited + _staleness(inner, lets))
             case Every(body=inner) | Phase(body=inner):
-                late = max(late, _staleness(inner))
+                late = max(late, _staleness(inner, lets))
     return late

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relaxc.wire.numbers import LONGEST_PRODUCT
 from relaxc.wire.sums import LANES
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
-LONGEST_PRODUCT = 64
 
 
 def power(base: Array, exponent: float | Array, divide: Function) -> Array:

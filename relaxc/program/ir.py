@@ -1,7 +1,7 @@
 """The program: what one iteration means, for this worker's tensor of one parameter.
 
 One small algebra of expressions serves algorithms and codecs; statements are those of the language. Every node that
-came from text keeps its place. Node types are frozen: passes build new programs.
+came from text keeps its place.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An elementwise function. Functions: + - * / ^ neg < <= > >= == != and or not, where, and FUNCTIONS below."""
+    """An elementwise function: + - * / ^ neg < <= > >= == != and or not, and ELEMENTWISE of language/functions.py.
+    What each means is in program/functions.py."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -116,12 +117,6 @@ class Exchange:
 
 
 Expression = Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Encode | Decode | Exchange
-
-FUNCTIONS = {
-    "sqrt": 1, "abs": 1, "sign": 1, "min": 2, "max": 2, "clamp": 3, "round": 1, "floor": 1, "exp": 1, "log": 1,
-    "log2": 1, "mod": 2, "wrap": 2, "where": 3,
-}  # fmt: skip
-"""The elementwise functions and how many arguments each takes. What each means is written down in evaluate.py."""
 
 
 # --- codecs

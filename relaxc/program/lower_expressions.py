@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from relaxc.language import resolve, syntax
 from relaxc.language.diagnostics import SpecError
+from relaxc.language.functions import ELEMENTWISE
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Feedback, Use
+from relaxc.program import optimizer_names
 from relaxc.program.codec import EXACT, lower_codec
 from relaxc.program.ir import (
-    FUNCTIONS,
     Apply,
     Codec,
     Constant,
@@ -38,12 +39,6 @@ KNOBS: dict[str, Callable[[syntax.Expression, Use, Report], object]] = {
 }  # fmt: skip
 
 BUILT_IN = ("weight", "grad", "lr", "t", "workers", "rank")
-
-OPTIMIZER_STATES = frozenset({
-    "momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg", "acc_delta",
-    "sum", "ax", "prev", "step_size",
-})  # fmt: skip
-"""What torch's optimisers keep for each element of a parameter; all other names are settings."""
 
 HOLE = Constant(math.nan)
 """Stands for what can't be lowered; the report says why."""
@@ -88,7 +83,9 @@ class LocalNames:
 
     block: dict[str, str] = field(default_factory=dict)
     outer: LocalNames | None = None
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUILT_IN, 1))
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys((*BUILT_IN, "arrived", "coded", "residual"), 1)
+    )
 
     def inner(self) -> LocalNames:
         return LocalNames({}, self, self.counts)
@@ -167,13 +164,13 @@ class Expressions:
                 return HOLE if value is None else Constant(float(value))
             case syntax.Name():
                 return self.name(e)
-            case syntax.Member(name=name):
-                return Optimizer(name, name in OPTIMIZER_STATES, self.place_of(e))
+            case syntax.Member():
+                return self.optimizer(e)
             case syntax.Unary(operator=operator, operand=operand):
                 return self.apply("neg" if operator == "-" else operator, (operand,), e)
             case syntax.Binary(operator=operator, left=left, right=right):
                 return self.apply(operator, (left, right), e)
-            case syntax.Call(function=function, arguments=arguments) if function in FUNCTIONS:
+            case syntax.Call(function=function, arguments=arguments) if function in ELEMENTWISE:
                 return self.apply(function, arguments, e)
             case syntax.Call():
                 return self.call(e)
@@ -191,6 +188,11 @@ class Expressions:
             return Constant(float(value))
         self.report.error("RX0209", f"`{e.name}` is not a number", self.place_of(e), "can't be computed with")
         return HOLE
+
+    def optimizer(self, e: syntax.Member) -> Expression:
+        if (meant := optimizer_names.doubt(e.name)) is not None:
+            self.report.warn("RX0333", f"no optimiser of torch has `{e.name}`", self.place_of(e), "", meant)
+        return Optimizer(e.name, e.name in optimizer_names.STATES, self.place_of(e))
 
     def apply(self, function: str, arguments: tuple[syntax.Expression, ...], e: syntax.Expression) -> Expression:
         return self.folded(function, tuple(map(self.expression, arguments)), e)

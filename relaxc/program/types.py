@@ -17,6 +17,7 @@ from relaxc.program.checks.order import check_order
 from relaxc.program.facts import Facts, facts_of
 from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
+from relaxc.program.lower_expressions import Codecs
 
 CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing)
 
@@ -39,6 +40,9 @@ def typed(spec: Spec) -> Typed:
     report = Report(warnings=list(spec.warnings))
     program = lower_uses(spec.uses, report)
     others = lower_uses(spec.unused, report)
+    codecs = Codecs(report)
+    for codec in spec.codec_uses:
+        codecs.lowered(codec)
     report.errors = _each_once(report.errors)
     report.finish()
     for use, body in zip((*spec.uses, *spec.unused), (*program.bodies, *others.bodies), strict=True):

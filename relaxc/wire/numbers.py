@@ -17,6 +17,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+LONGEST_PRODUCT = 64
+"""On tensors a power by a whole constant up to this one is a product; beyond it, and by a fraction, it is pow, as it
+always is here."""
+
 
 def evaluate(expression: Any, names: Mapping[str, float]) -> float:
     """The value of an expression. Raises KeyError for a name that isn't given, ValueError for what is no expression."""

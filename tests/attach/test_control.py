@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relaxc.attach.cohort import Cohort, Worker, launchers
-from relaxc.attach.cohort_state import restore, snapshot
+from relaxc.attach.cohort_state import flat, moment, restore
 from relaxc.attach.control import Control, Turn, Values
 from relaxc.attach.partners import Partners
 from relaxc.manifest import (
@@ -209,13 +209,13 @@ def test_a_snapshot_goes_on_where_it_was() -> None:
     plan = capturing()
     straight, other = (Cohort(plan, (), None, Worker(0, 1, SEED)) for _ in range(2))
     run(straight, 3)
-    saved = snapshot(straight)
+    saved = flat(moment(straight))
     run(other, 1)
     restore(other, saved)
-    assert snapshot(other) == saved
+    assert flat(moment(other)) == saved
     for cohort in (straight, other):
         run(cohort, 4)
-    assert snapshot(straight) == snapshot(other)
+    assert flat(moment(straight)) == flat(moment(other))
 
 
 def test_copies_follow_the_launches() -> None:

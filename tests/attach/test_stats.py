@@ -12,6 +12,8 @@ import pytest
 import torch
 from pool import Pool
 
+import relaxc
+
 SPECS = [loops.EXACT, loops.CODED, loops.LATE, loops.EVERYTHING, "relax gradients { compress = 1bit, route = ring }"]
 
 
@@ -125,3 +127,20 @@ def drift(rank: int, workers: int) -> None:
 
 def test_drift_names_the_first_parameter(pool: Pool) -> None:
     pool.run(drift, 3)
+
+
+def kernels_counted(rank: int, workers: int, spec: str) -> None:
+    model = loops.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    relaxed = relaxc.compile(spec).attach(model, optimizer, timeout=30)
+    before = relaxed.stats()["kernel_seconds"]
+    loops.backward(model, rank, 0)
+    optimizer.step()
+    relaxed.complete()
+    assert relaxed.stats()["kernel_seconds"] > before
+    relaxed.detach()
+
+
+@pytest.mark.parametrize("spec", ["choco", "bytegrad", "dpsgd"])
+def test_time_in_kernels_is_counted_whoever_runs_them(pool: Pool, spec: str) -> None:
+    pool.run(kernels_counted, 2, spec)

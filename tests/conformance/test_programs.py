@@ -155,6 +155,19 @@ algorithm lg { let a = mix(grad, ring)  after 2 { grad = a }  step  every 3 { we
 relax with lg
 """,
     "moniqua": "relax weights { compress = modulo(8bit) }",
+    "names": """
+algorithm n {
+  state residual = weight
+  state arrived = 0
+  state coded = 0
+  step
+  arrived = mix(weight - residual, ring, compress = 8bit, feedback = worker)
+  coded = coded / 2 + mean(arrived, compress = 4bit, feedback = none)
+  residual += arrived / 4
+  let coded_2 = encode(weight, 8bit)
+  weight += (mix(coded_2, ring) - decode(coded_2) + coded) / 8 }
+relax with n
+""",
     "own": "algorithm o { step  weight = mix(weight, ring) + own(ring) * weight * 1e-3 }\nrelax with o",
 }
 OWNING = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relaxc.language.source import Source, Span
 from relaxc.program.agreement import Agreements, agreements_of
+from relaxc.program.facts import lets_of
 from relaxc.program.ir import (
     Assign,
     Body,
@@ -63,22 +64,40 @@ class Judged:
             for e in values(statement):
                 yield from (part for part in within(e) if isinstance(part, Exchange))
 
+    def parts(self, e: Expression) -> Iterator[Expression]:
+        """All expressions that `e` is made of, itself and through lets, each let once."""
+        return self._parts(e, children)
+
+    def beside(self, e: Expression) -> set[str]:
+        """The names that `e` is made from without an exchange between, lets included."""
+        return _names(self._parts(e, _outside_exchanges))
+
     def sources(self, e: Expression) -> set[str]:
         """All that `e` is made from: names that it reads, itself and through lets, those lets included."""
-        found: set[str] = set()
+        return _names(self.parts(e))
+
+    def _parts(self, e: Expression, inside: Callable[[Expression], Sequence[Expression]]) -> Iterator[Expression]:
+        seen: set[str] = set()
         waiting = [e]
         while waiting:
-            for part in within(waiting.pop()):
-                if isinstance(part, Read) and part.name not in found:
-                    found.add(part.name)
-                    if part.name in self.lets:
-                        waiting.append(self.lets[part.name].value)
-        return found
+            part = waiting.pop()
+            yield part
+            waiting += inside(part)
+            if isinstance(part, Read) and part.name in self.lets and part.name not in seen:
+                seen.add(part.name)
+                waiting.append(self.lets[part.name].value)
+
+
+def _names(parts: Iterable[Expression]) -> set[str]:
+    return {part.name for part in parts if isinstance(part, Read)}
+
+
+def _outside_exchanges(e: Expression) -> tuple[Expression, ...]:
+    return () if isinstance(e, Exchange) else children(e)
 
 
 def judge(body: Body) -> Judged:
-    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    return Judged(body, forms_of(body), agreements_of(body), lets)
+    return Judged(body, forms_of(body), agreements_of(body), lets_of(body))
 
 
 def values(statement: Statement) -> tuple[Expression, ...]:
@@ -89,14 +108,6 @@ def values(statement: Statement) -> tuple[Expression, ...]:
         case Every(period=period):
             return (period,)
     return ()
-
-
-def beside_exchanges(e: Expression) -> Iterator[Expression]:
-    """The parts of `e` that are not inside of an exchange, exchanges themselves included."""
-    yield e
-    if not isinstance(e, Exchange):
-        for part in children(e):
-            yield from beside_exchanges(part)
 
 
 def place(node: Statement | Expression) -> Span:

@@ -8,6 +8,7 @@ from math import inf, pi, sin
 
 from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
+from relaxc.program.facts import of_the_launch
 from relaxc.program.ir import (
     After,
     Assign,
@@ -114,7 +115,7 @@ def _pulled_twice(judged: Judged, launch: Launch, report: Report) -> None:
     after = launch.after
     if launch.apart > after.delay:
         return
-    for let in _launched(judged, after):
+    for let in (judged.lets[name] for name in of_the_launch(after, judged.lets)):
         changed = judged.sources(let.value) & _assigned(after) - {"grad"}
         if not changed or _taken_out(judged, let, launch.beside):
             continue
@@ -124,18 +125,6 @@ def _pulled_twice(judged: Judged, launch: Launch, report: Report) -> None:
         elif (spread := spread_of(topology)) >= stable_below(launch.rounds):
             _warn_mix(launch, topology, spread, report)
         return
-
-
-def _launched(judged: Judged, after: After) -> Iterator[Let]:
-    """The lets of the launching iteration that the landing block reads."""
-    inside = {s.name for s in flattened(after.body) if isinstance(s, Let)}
-    seen: set[str] = set()
-    for statement in flattened(after.body):
-        if isinstance(statement, Let | Assign):
-            for part in within(statement.value):
-                if isinstance(part, Read) and part.name in judged.lets and part.name not in inside | seen:
-                    seen.add(part.name)
-                    yield judged.lets[part.name]
 
 
 def _assigned(after: After) -> set[str]:

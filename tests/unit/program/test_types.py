@@ -163,7 +163,10 @@ def test_phases_are_entered_with_what_the_one_before_left() -> None:
     ("statements", "late"),
     [
         ("grad = mean(grad) step", 0), ("grad = delay(mean(grad), 3) step", 3),
-        ("step every 9 { let d = mean(weight) after 2 { weight += 0 * d after 3 { weight *= 1 } } }", 5),
+        ("step every 9 { let d = mean(weight) after 2 { weight += 0 * d after 3 { weight += 0 * d } } }", 5),
+        ("step every 9 { let d = mean(weight) after 2 { weight += 0 * d after 3 { weight *= 1 } } }", 2),
+        ("step every 9 { after 2 { weight += mean(weight) - weight } }", 0),
+        ("step every 9 { after 2 { let d = mean(weight) weight += d - weight } }", 0),
     ],
 )  # fmt: skip
 def test_staleness(statements: str, late: int) -> None:
@@ -197,6 +200,14 @@ def test_shipped_specs_raise_no_doubt(name: str) -> None:
     spec = library.spec(name)
     assert spec is not None
     assert typed(pipeline.to_spec(spec.source, {})).warnings == ()
+
+
+def test_codecs_that_nobody_uses_are_lowered_too() -> None:
+    """What only a codec's arguments decide is for lowering to find."""
+    text = "codec c() { per block(512) let b = max(x) send a: f32 = b receive = a * b }\nrelax gradients"
+    with pytest.raises(SpecError) as caught:
+        typed(pipeline.to_spec(Source("spec", text), {}))
+    assert [d.code for d in caught.value.diagnostics] == ["RX0234"]
 
 
 def test_what_nobody_runs_is_checked_too_and_mistakes_are_told_once() -> None:
