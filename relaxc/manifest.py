@@ -128,7 +128,7 @@ class KeptPlan(msgspec.Struct, frozen=True):
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):
-    """program/paths.PathBody without its gradient. `settings` and `optimizer_states` are what it reads; `owns` has
+    """program/paths.PathBody without its gradient. `settings` are those of the optimiser that it reads; `owns` has
     [name, arguments] for a topology."""
 
     states: tuple[StatePlan, ...]
@@ -139,7 +139,6 @@ class ProgramPlan(msgspec.Struct, frozen=True):
     start: tuple[int, ...]
     paths: tuple[PathPlan, ...]
     settings: tuple[str, ...]
-    optimizer_states: tuple[str, ...]
     owns: tuple[tuple[Any, int], ...] = ()
 
 

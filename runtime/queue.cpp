@@ -14,6 +14,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int collective_slice_ms = 500;
 
+// A worker that is an iteration ahead waits, and says so, instead of taking another iteration's message for this one's.
+int tag_in(uint64_t iteration, int tag) { return static_cast<int>((iteration & 1023) << 20) | tag; }
+
 uint64_t since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
@@ -278,7 +281,7 @@ void Queue::post(Running& running, size_t index) {
     for (const Action& action : phase)
       if (action.kind == Kind::receive)
         running.arriving[index][action.buffer] =
-            transport_->receive(piece.buffers[action.buffer], action.peer, action.tag);
+            transport_->receive(piece.buffers[action.buffer], action.peer, tag_in(running.launch.iteration, action.tag));
 }
 
 void Queue::act(Running& running, size_t index, const Action& action) {
@@ -290,7 +293,8 @@ void Queue::act(Running& running, size_t index, const Action& action) {
       break;
     case Kind::send:
       running.sends.push_back(
-          {transport_->send(piece.buffers[action.buffer], action.peer, action.tag), piece.bucket, action.peer});
+          {transport_->send(piece.buffers[action.buffer], action.peer, tag_in(running.launch.iteration, action.tag)),
+           piece.bucket, action.peer});
       break;
     case Kind::receive:
       await(running, *running.arriving[index][action.buffer], piece.bucket, action.peer);

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from torch import nn
-
 from relaxc.attach.cohort import Cohort
 from relaxc.attach.cohort_state import Moment, flat, moment, restore
 from relaxc.attach.runner import Runner
+from relaxc.errors import ExchangeError, ModelError
 
 
 class Reached(Enum):
@@ -34,15 +33,20 @@ class Clock:
         self.iterations = 0
         self.saved: list[Moment] = []
         """The cohorts' numbers as the iteration found them."""
+        self.tensors = tuple(
+            site.tensors[p.number] for cohort in self.cohorts for site in cohort.sites for p in site.members
+        )
+        self._names = tuple(p.name for cohort in self.cohorts for site in cohort.sites for p in site.members)
+        self._strides = [tensor.stride() for tensor in self.tensors]
+        self._versions: list[int] = []
+        self._in_backward: list[int] = []
+        self.restart = False
+        """Whether weights were loaded before the first iteration: states begin from those."""
 
     @property
     def late(self) -> bool:
         """Whether weights are not complete yet."""
         return self.reached is Reached.AFTER
-
-    @property
-    def tensors(self) -> list[nn.Parameter]:
-        return [site.tensors[p.number] for cohort in self.cohorts for site in cohort.sites for p in site.members]
 
     def does(self, stage: str) -> bool:
         """Whether some cohort has something to do in a stage of this iteration."""
@@ -52,10 +56,14 @@ class Clock:
         """See that the iteration has begun."""
         self.complete()
         if self.reached is Reached.NOTHING:
+            if self.restart:
+                self._runner.start(self.cohorts)
+                self.restart = False
             self.saved = [moment(cohort) for cohort in self.cohorts]
             for cohort in self.cohorts:
                 cohort.open()
             self._run("begin", Reached.BEGIN)
+            self.note()
 
     def backward(self) -> None:
         self.begin()
@@ -63,29 +71,42 @@ class Clock:
             self._run("backward", Reached.BACKWARD)
 
     def before(self) -> None:
+        self._refuse_laid_out_anew()
         self.backward()
         for cohort in self.cohorts:
             cohort.settle()
-        self._run("before", Reached.BEFORE)
+        if self.reached is not Reached.BEFORE:  # which it is when a step that has failed is tried again
+            if self.does("begin"):
+                self._refuse_changed("change them in a hook on optimizer.step() that is registered before attach")
+            self._run("before", Reached.BEFORE)
 
     def after(self) -> None:
         self._run("after", Reached.AFTER)
         self.backwards = 0
         self.iterations += 1
+        self.note()
         if not self.does("tail"):
             self.begin()
 
     def complete(self) -> None:
         """See that weights are what the last iteration makes of them."""
         if self.reached is Reached.AFTER:
+            if self.does("tail"):
+                self._refuse_changed("call relaxed.complete() before you change them")
             self._run("tail", Reached.NOTHING)
             for cohort in self.cohorts:
                 cohort.commit()
 
     def skip(self) -> None:
-        """An iteration whose step is none: partners wait for what this worker sends."""
+        """An iteration whose step is none: partners wait for what this worker sends. Its gradients count for nothing:
+        they are why the step was left out."""
+        held = [(tensor, tensor.grad) for tensor in self.tensors]
+        for tensor in self.tensors:
+            tensor.grad = None
         self.before()
         self.after()
+        for tensor, grad in held:
+            tensor.grad = grad
 
     def rewind(self) -> None:
         """Forget that the iteration has begun: it begins again when it must."""
@@ -100,3 +121,45 @@ class Clock:
     def _run(self, stage: str, reached: Reached) -> None:
         self._runner.stage(self.cohorts, stage)
         self.reached = reached
+
+    # --- what the loop does to weights meanwhile
+
+    def note(self) -> None:
+        """From here on weights must stay as they are, until they are asked for or the optimiser steps."""
+        self._versions = self._now()
+
+    def _now(self) -> list[int]:
+        """torch's counters of changes in place. Those through `.data` are not counted."""
+        return [tensor._version for tensor in self.tensors]  # noqa: SLF001 - no public way to it
+
+    def count_backward(self) -> None:
+        """Another backward; those behind the first of an iteration accumulate, on the same weights."""
+        versions = self._now()
+        if self.backwards and versions != self._in_backward:
+            raise ExchangeError(
+                "RX0620", f"weights of {self._first(versions, self._in_backward)} changed between two backward passes "
+                "without a step of the optimizer that the plan is attached to",
+                "step with that optimizer; a pass that no step follows goes into relaxed.no_sync()",
+            )  # fmt: skip
+        self._in_backward = versions
+        self.backwards += 1
+
+    def _refuse_changed(self, help: str) -> None:
+        versions = self._now()
+        if versions != self._versions:
+            raise ExchangeError(
+                "RX0619", f"weights of {self._first(versions, self._versions)} were changed in place after this "
+                "iteration's exchange had begun with them, which would undo the change",
+                f"{help}; a swap that is undone goes into `with relaxed.swap():`",
+            )  # fmt: skip
+
+    def _first(self, now: Sequence[int], then: Sequence[int]) -> str:
+        return next(name for name, one, other in zip(self._names, now, then, strict=True) if one != other)
+
+    def _refuse_laid_out_anew(self) -> None:
+        for name, tensor, stride in zip(self._names, self.tensors, self._strides, strict=True):
+            if tensor.stride() != stride:
+                raise ModelError(
+                    "RX0409", f"parameter {name} was laid out anew in memory after attach",
+                    "convert the model (memory_format, to()) before attach",
+                )  # fmt: skip

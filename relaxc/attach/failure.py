@@ -58,15 +58,20 @@ class Watch:
         idle = [r for r, record in records.items() if record.get("idle") and r != self._rank]
         broken = [r for r, record in records.items() if record["what"] == BROKEN]
         shown = mine if mine["bucket"] >= 0 else cause
-        return ExchangeError("RX0603", self._sentence(shown, broken, absent, idle), RESTART)
+        apart = "" if absent or idle or broken else _apart(records)
+        return ExchangeError("RX0603", self._sentence(shown, broken, absent, idle, apart), RESTART)
 
-    def _sentence(self, shown: dict[str, Any], broken: list[int], absent: list[int], idle: list[int]) -> str:
+    def _sentence(
+        self, shown: dict[str, Any], broken: list[int], absent: list[int], idle: list[int], apart: str
+    ) -> str:
         if broken:
             return f"rank {self._rank}: the exchange failed at {_place(shown)}: {BROKEN} on rank {_list(broken)}"
         if absent:
             who = f"; missing: rank {_list(absent)}"
         elif idle:
             who = f"; rank {_list(idle)} lives, but takes no part"
+        elif apart:
+            who = f"; {apart}"
         elif self._rank in self._board.verdict:
             who = "; the other workers waited for this one until the timeout and gave up"
         else:
@@ -76,6 +81,15 @@ class Watch:
 
 def _list(ranks: list[int]) -> str:
     return ", ".join(map(str, sorted(ranks)))
+
+
+def _apart(records: dict[int, dict[str, Any]]) -> str:
+    """Where the workers' loops have come apart: a step or a batch that some of them left out."""
+    at = {rank: record["iteration"] for rank, record in records.items() if record["iteration"] >= 0}
+    if len(set(at.values())) < 2:
+        return ""
+    places = ", ".join(f"rank {rank} in {iteration}" for rank, iteration in sorted(at.items()))
+    return f"the workers are in different iterations: {places}; give all the same loop"
 
 
 def _link(record: dict[str, Any]) -> str:

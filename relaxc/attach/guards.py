@@ -25,7 +25,7 @@ class StepGuard:
         self._planned = {id(t) for t in read.tensors}
         self._known = self._planned | {id(t) for _, t in read.frozen} | {id(p) for p in _parameters(optimizer)}
         self._count = len(_parameters(optimizer))
-        self._iterations = engine.iterations
+        self._iterations = self._earlier = engine.iterations
 
     def before(self, optimizer: torch.optim.Optimizer, arguments: Sequence[Any] = (), named: Any = None) -> None:
         """Raise ModelError (RX0409, RX0413) or ExchangeError (RX0613)."""
@@ -35,7 +35,11 @@ class StepGuard:
         closure = any(a is not None for a in arguments[1:]) or bool(named)  # the first is the optimiser itself
         if not closure:  # a closure runs backward inside the step
             self._refuse_unexchanged(optimizer)
-        self._iterations = self._engine.iterations
+        self._earlier, self._iterations = self._iterations, self._engine.iterations
+
+    def undo(self) -> None:
+        """The step did not take place: it may be tried again with the same gradients."""
+        self._iterations = self._earlier
 
     def _refuse_lost(self) -> None:
         name = self._engine.lost()
@@ -116,7 +120,7 @@ class BeforeForward:
 
     def __call__(self, module: nn.Module, _inputs: Any) -> None:
         if self._join is not None and self._join.active:
-            self._tell(module.training and torch.is_grad_enabled())
+            self._tell(torch.is_grad_enabled())
 
     @_disable_dynamo  # a compiled forward must not leave it out
     def _tell(self, training: bool) -> None:

@@ -58,6 +58,8 @@ class Join:
         """This worker has run out: shadow the others until all have."""
         if not self.active:
             return
+        if self._programs is not None:
+            self._programs.make_up()  # a step that the last iteration left out
         if self._named:
             self._backward()
         while (event := self._name(DONE)) != DONE:

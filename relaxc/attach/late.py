@@ -42,7 +42,7 @@ class HideUnlanded:
         for tensor, _grad in self._hidden:
             tensor.grad = None
 
-    def after(self, *_: Any) -> None:
+    def after(self) -> None:
         for tensor, grad in self._hidden:
             tensor.grad = grad
         self._hidden = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +39,10 @@ class Programs:
         self.shadowing = False
         """Within join(), for a worker that has run out: a backward without gradients counts for all."""
 
+        self._told = False
+        self.paused = False
+        """Within consensus() and swap()."""
+
         self.naming: Callable[[int], None] | None = None
         """Within join(), tells the other workers of a step of this optimiser."""
 
@@ -62,7 +67,7 @@ class Programs:
                     raise _not_asked()
                 clock.begin()
                 if self.shadowing or _touched(clock, fired):
-                    clock.backwards += 1
+                    clock.count_backward()
                     self._scale = self._loss_scale()
                     self._backward(clock)
 
@@ -95,20 +100,52 @@ class Programs:
             self.naming(self.by_optimizer.index(clock))
 
     def asked(self, training: bool) -> None:
-        """Weights are needed. Where that is for training, a step that was left out is noticed."""
+        """Weights are needed. Where that is for training, the next iteration begins, and a step that was left out is
+        noticed."""
+        if self.paused:
+            return
         for clock in self.clocks:
             if training:
                 self._make_up(clock)
-            clock.begin()
+                self._refuse_dropped(clock)
+                clock.begin()
+            else:
+                clock.complete()
+
+    def make_up(self) -> None:
+        for clock in self.clocks:
+            self._make_up(clock)
+
+    def pause(self) -> None:
+        """Weights are swapped for others for a while, in which nothing begins."""
+        self.complete()
+        self.paused = True
+
+    def go_on(self) -> None:
+        """The weights are back."""
+        self.paused = False
+        for clock in self.clocks:
+            clock.note()
 
     def rewind(self) -> None:
         """Other weights are about to be loaded, on all workers alike: what has begun with the old ones begins anew."""
         self.complete()
-        begun = [clock for clock in self.clocks if clock.reached is Reached.BEGIN and clock.does("begin")]
-        if begun:
+        begun = [clock for clock in self.clocks if clock.reached is Reached.BEGIN]
+        if any(clock.does("begin") for clock in begun):
             self.traffic.forget()
         for clock in begun:
             clock.restore()
+        for clock in self.clocks:
+            clock.restart = clock.iterations == 0
+        if not self._told and any(
+            clock.iterations and cohort.program.start for clock in self.clocks for cohort in clock.cohorts
+        ):
+            self._told = True
+            warnings.warn(
+                "weights were loaded into a model whose plan has states from its own training: load "
+                "relaxed.state_dict() with them, or attach after loading",
+                stacklevel=4,
+            )
 
     def complete(self) -> None:
         """Weights are complete."""
@@ -119,16 +156,23 @@ class Programs:
 
     def _make_up(self, clock: Clock) -> None:
         """Where a GradScaler left out optimizer.step(), the body runs without it, so that nobody waits."""
-        if clock.backwards and self._was_skipped(clock):
+        if clock.backwards and self._was_skipped():
             self._name(clock)
             clock.skip()
 
-    def _was_skipped(self, clock: Clock) -> bool:
-        """The loss scale fell, or the loop dropped the gradients. Not by their values: those of one of several
-        micro-batches may be zeros."""
-        if self._scaler is not None:
-            return self._loss_scale() < self._scale
-        return len(self.clocks) == 1 and all(t.grad is None for t in clock.tensors)
+    def _refuse_dropped(self, clock: Clock) -> None:
+        alone = len(self.clocks) == 1 and self._scaler is None  # of two optimisers, one may drop what is for the other
+        if alone and clock.backwards and all(t.grad is None for t in clock.tensors):
+            raise ExchangeError(
+                "RX0621", "gradients were dropped without an optimizer.step(), for which the other workers wait",
+                "step with the optimizer that attach was given; where a GradScaler left the step out: attach(..., "
+                "scaler=scaler); a pass that no step follows goes into relaxed.no_sync()",
+            )  # fmt: skip
+
+    def _was_skipped(self) -> bool:
+        """The loss scale fell. Gradients don't tell: those of one of several micro-batches may be zeros, and a loop may
+        drop those of a pass that no step follows."""
+        return self._scaler is not None and self._loss_scale() < self._scale
 
     def _loss_scale(self) -> float:
         return float(self._scaler.get_scale()) if self._scaler is not None else 1.0

@@ -24,6 +24,7 @@ from relaxc.attach.late import HideUnlanded
 from relaxc.attach.program_state import ProgramState
 from relaxc.attach.programs import Programs
 from relaxc.attach.reports import residual_norms, stats_of
+from relaxc.attach.step_hooks import StepHooks
 from relaxc.attach.stepping import Asked, AskedOfPart, ProgramStep
 from relaxc.errors import ExchangeError, ModelError, RelaxError
 
@@ -85,9 +86,9 @@ class Relaxed:
         if self._programs is None:
             return
         self._removable.append(model.register_forward_pre_hook(Asked(self._programs, "forward")))
+        for module in self._parts():
+            self._removable.append(module.register_forward_pre_hook(AskedOfPart(self._programs, "forward")))
         for module in model.modules():
-            if module is not model and any(True for _ in module.parameters(recurse=False)):
-                self._removable.append(module.register_forward_pre_hook(AskedOfPart(self._programs, "forward")))
             reading, loading = Asked(self._programs), Asked(self._programs, "loading")
             self._removable.append(module.register_state_dict_pre_hook(reading))  # type: ignore[no-untyped-call]
             self._removable.append(module.register_load_state_dict_pre_hook(loading))  # type: ignore[no-untyped-call]
@@ -102,20 +103,19 @@ class Relaxed:
         hide = HideUnlanded(self._engine, self._read.tensors)
         for number, optimizer in enumerate(optimizers):
             guard = StepGuard(self._engine, model, self._read, optimizer, self._schedule.workers == 1)
-            hooks = [(self._refuse_in_consensus, None), (guard.before, None), *self._program_step(number)]
-            for before, after in [*hooks, (hide.before, hide.after)]:
-                self._removable.append(optimizer.register_step_pre_hook(before))
-                if after is not None:
-                    self._removable.append(optimizer.register_step_post_hook(after))
-            if number == len(optimizers) - 1 and self._check_every and self._compared:
-                self._removable.append(optimizer.register_step_post_hook(self._after_step))
+            step = self._program_step(number)
+            last = number == len(optimizers) - 1 and self._check_every and self._compared
+            hooks = StepHooks(
+                [self._refuse_in_consensus, guard.before, *(s.before for s in step), hide.before],
+                [*(s.after for s in step), hide.after, *([self._after_step] if last else [])],
+                [guard.undo, *(s.give_back for s in step), hide.after],
+            )
+            self._removable.append(optimizer.register_step_pre_hook(hooks.before))
+            self._removable.append(optimizer.register_step_post_hook(hooks.after))
 
-    def _program_step(self, number: int) -> list[tuple[Any, Any]]:
+    def _program_step(self, number: int) -> list[ProgramStep]:
         clock = self._programs.by_optimizer[number] if self._programs is not None else None
-        if self._programs is None or clock is None:
-            return []
-        step = ProgramStep(self._programs, clock)
-        return [(step.before, step.after)]
+        return [] if self._programs is None or clock is None else [ProgramStep(self._programs, clock)]
 
     def _refuse_in_consensus(self, *_: Any) -> None:
         if self._consensus.depth:
@@ -124,7 +124,7 @@ class Relaxed:
                 "train outside of it",
             )  # fmt: skip
 
-    def _after_step(self, *_: Any) -> None:
+    def _after_step(self) -> None:
         if self._engine.iterations % self._check_every or self._join.active:
             return
         self.complete()
@@ -154,15 +154,33 @@ class Relaxed:
 
         Collective. Training within it is refused.
         """
-        self.complete()
-        try:
-            self._consensus.enter()
-        except RuntimeError as error:  # of the backend: a worker is lost
-            self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
+        if self._join.active:
+            raise ExchangeError(
+                "RX0617", "consensus() within join(): workers that have run out can't take part",
+                "evaluate behind the loop, or before join()",
+            )  # fmt: skip
+        with self.swap():
+            try:
+                self._consensus.enter()
+            except RuntimeError as error:  # of the backend: a worker is lost
+                self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
+            try:
+                yield
+            finally:
+                self._consensus.leave()
+
+    @contextmanager
+    def swap(self) -> Iterator[None]:
+        """Around a swap of weights that is undone at its end, such as an evaluation with a running average: within it
+        nothing of the next iteration begins."""
+        outer = self._programs is not None and not self._programs.paused
+        if self._programs is not None and outer:
+            self._programs.pause()
         try:
             yield
         finally:
-            self._consensus.leave()
+            if self._programs is not None and outer:
+                self._programs.go_on()
 
     @contextmanager
     def join(self) -> Iterator[None]:
@@ -174,6 +192,7 @@ class Relaxed:
         to everyone; optimizers' states are each worker's own.
         """
         self._join.enter()
+        parts = [m.register_forward_pre_hook(BeforeForward(self._engine, self._join)) for m in self._parts()]
         try:
             yield
             self._join.leave()
@@ -183,6 +202,13 @@ class Relaxed:
             self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
         finally:
             self._join.active = False
+            for part in parts:
+                part.remove()
+
+    def _parts(self) -> list[nn.Module]:
+        """Those that a loop may call by themselves."""
+        model = self._attached.model
+        return [m for m in model.modules() if m is not model and any(True for _ in m.parameters(recurse=False))]
 
     def complete(self) -> None:
         """See that weights are what the last iteration makes of them. A forward of the model does this by itself, and

@@ -15,7 +15,7 @@ from torch import nn
 from torch._compile import _disable_dynamo
 
 from relaxc.attach.clock import Clock
-from relaxc.errors import ExchangeError
+from relaxc.errors import ExchangeError, ModelError
 
 if TYPE_CHECKING:
     from relaxc.attach.programs import Programs
@@ -27,6 +27,7 @@ class ProgramStep:
     def __init__(self, programs: Programs, clock: Clock) -> None:
         self._programs, self._clock = programs, clock
         self._hidden: list[tuple[nn.Parameter, torch.Tensor | None]] = []
+        self._groups: list[int] | None = None
 
     def before(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -38,10 +39,19 @@ class ProgramStep:
                 "RX0614", "this optimiser unscales gradients inside its step, where a program can't see them",
                 "create it with fused=False",
             )  # fmt: skip
+        self._refuse_regrouped([len(group["params"]) for group in optimizer.param_groups])
         with torch.no_grad():
             self._programs.before(self._clock)
         self._hide()
         return changed
+
+    def _refuse_regrouped(self, groups: list[int]) -> None:
+        """Programs read settings of the group in which a parameter was at attach."""
+        if self._groups is not None and groups != self._groups:
+            raise ModelError(
+                "RX0418", "the optimizer's parameter groups changed after attach", "detach, change them, attach again"
+            )
+        self._groups = groups
 
     def _hide(self) -> None:
         self._hidden = [
@@ -54,10 +64,13 @@ class ProgramStep:
         for tensor, _grad in self._hidden:
             tensor.grad = None
 
-    def after(self, *_: Any) -> None:
+    def give_back(self) -> None:
         for tensor, grad in self._hidden:
             tensor.grad = grad
         self._hidden = []
+
+    def after(self) -> None:
+        self.give_back()
         with torch.no_grad():
             self._clock.after()
 
@@ -93,7 +106,7 @@ class Asked:
     @_disable_dynamo  # a compiled forward must not leave it out; torch.compiler.disable would import the compiler now
     def __call__(self, module: nn.Module, *_: Any) -> None:
         programs = self._programs()
-        training = module.training and torch.is_grad_enabled()
+        training = torch.is_grad_enabled()
         if programs is None:
             return
         with torch.no_grad():

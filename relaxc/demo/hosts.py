@@ -113,10 +113,6 @@ class Hosts:
         """Bytes that this host's link has carried so far, headers included (all of loopback's where hosts share it)."""
         return interface_traffic(self.interface, self.holders[index] if self.holders else None)
 
-    def interface_bytes(self, index: int) -> tuple[int, int]:
-        traffic = self.traffic(index)
-        return traffic.sent, traffic.received
-
     def rendezvous(self, rank: int, port: int) -> dict[str, str]:
         """The variables that torch.distributed's env:// reads, for one worker a host."""
         return {

@@ -83,7 +83,3 @@ def finite_or(builder: Builder, value: int, before: int) -> int:
     if made.op == "constant" and abs(made.detail or 0.0) <= LARGEST:
         return value
     return builder.add("where", builder.add("finite", value), value, before)
-
-
-def no_near() -> int:
-    raise TypeError("a codec that decodes near something, where nothing is near")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from relaxc.emit.fragment import gathers
 from relaxc.emit.fuse import build_kernel
 from relaxc.emit.kernel import BlockKernel, real_of
 from relaxc.manifest import CodecPlan, ExchangePlan, FieldPlan, KernelPlan
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.paths import Transfer
 from relaxc.topology.topology import to_plain
-from relaxc.wire.routes import ROUTES, Kernel, gather_kernels
+from relaxc.wire.routes import Kernel, done_by_fragments, kernels_of
 
 
 @dataclass
@@ -31,24 +30,21 @@ class Kernels:
 
 def native_exchange(exchange: Exchange, kernels: Kernels) -> ExchangePlan:
     """Of gradients, in their own types."""
-    return _exchange(exchange, False, _route_kernels(exchange, False), {d: d for d in kernels.dtypes}, kernels)
+    return _exchange(exchange, False, _kernels(exchange, False), {d: d for d in kernels.dtypes}, kernels)
 
 
 def slot_exchange(transfer: Transfer, kernels: Kernels) -> ExchangePlan:
     """Of slots, in the type of arithmetic; without what fragments do themselves."""
     exchange = transfer.exchange
-    done = {"contribute"} if transfer.leaves == "code" else set()
-    done |= {"spread", "gather"} if transfer.lands == "code" else set()
-    needed = tuple(k for k in _route_kernels(exchange, transfer.coded) if k.name not in done)
+    done = done_by_fragments(transfer.leaves, transfer.lands)
+    needed = tuple(k for k in _kernels(exchange, transfer.coded) if k.name not in done)
     return _exchange(exchange, transfer.coded, needed, {d: real_of(d) for d in kernels.dtypes}, kernels)
 
 
-def _route_kernels(exchange: Exchange, coded: bool) -> tuple[Kernel, ...]:
+def _kernels(exchange: Exchange, coded: bool) -> tuple[Kernel, ...]:
     if exchange.codec is None:
         return ()
-    if gathers(exchange, coded):
-        return gather_kernels(exchange.kind, exchange.feedback)
-    return ROUTES[exchange.route].kernels(exchange.feedback, exchange.kind)
+    return kernels_of(exchange.kind, exchange.route, exchange.feedback, coded)
 
 
 def _exchange(

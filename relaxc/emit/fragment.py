@@ -14,6 +14,7 @@ from relaxc.emit.section import Builder
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.paths import Fragment, PathBody, Store
 from relaxc.wire.layout import Field
+from relaxc.wire.routes import gathers
 
 BLOCK = 512
 """Of a fragment without a codec: no byte depends on it."""
@@ -35,11 +36,6 @@ class FusedFragment:
 def build_fragment(symbol: str, body: PathBody, fragment: Fragment, dtype: str) -> FusedFragment:
     """`dtype` (f32, f16, bf16, f64) is the parameter's. Raise TypeError for a fragment that can't be one kernel."""
     return _Fusing(body, fragment, dtype).fused(symbol)
-
-
-def gathers(exchange: Exchange, coded: bool) -> bool:
-    """Whether everyone hears the codes of those that it needs, and nobody encodes again."""
-    return coded or exchange.kind == "mix"
 
 
 @dataclass
@@ -135,7 +131,7 @@ class _Fusing:
         return self.transfer.exchange
 
     def many(self) -> bool:
-        return self.transfer is not None and gathers(self.exchange, self.transfer.coded)
+        return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded)
 
     def gather(self) -> Section:
         return gathered(self.codec, self.exchange.kind == "mix", self.near)

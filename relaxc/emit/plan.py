@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -28,6 +28,8 @@ CODED_BUCKET = 4 * MEBIBYTE
 PIECE = 144 << 10
 """Bytes of code per peer: larger messages suffer incast, smaller ones cost calls (measured: 130 KB beat 260 KB)."""
 SEED = 0x5EED
+REASON = "why"
+"""Of an operation: the manifest says it for `explain`, and it changes nothing."""
 
 
 class BodyFacts(Protocol):
@@ -73,12 +75,19 @@ def _hash(manifest: Manifest, program: str, kernels: str) -> str:
     """Of the meaning: not of the names of the spec and the parameters, which workers compare on their own."""
     limits = (FIRST_BUCKET, BUCKET, CODED_BUCKET, PIECE, SEED)
     parts = [str(FORMAT), program, kernels, *map(str, limits)]
-    bodies = msgspec.json.encode(manifest.bodies)
+    bodies = msgspec.json.encode(_without_reasons(msgspec.to_builtins(manifest.bodies)))
     return hashlib.sha256(b"\0".join([*(part.encode() for part in parts), bodies])).hexdigest()
 
 
+def _without_reasons(value: Any) -> Any:
+    """Plain data without what only explains it to a reader."""
+    if isinstance(value, dict):
+        return {key: _without_reasons(inner) for key, inner in value.items() if key != REASON}
+    return [_without_reasons(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def _body(body: PathBody, facts: BodyFacts, kernels: Kernels) -> BodyPlan:
-    statement = body.span.text if body.span else body.text
+    statement = body.span.text if body.span else ""
     return BodyPlan(
         selector=body.selector,
         statement=" ".join(statement.split()),

@@ -19,7 +19,7 @@ from relaxc.manifest import (
     TransferPlan,
 )  # fmt: skip
 from relaxc.program.ir import Apply, Expression, Optimizer, State, within
-from relaxc.program.paths import Fragment, Guard, Path, PathBody, SetNumber, Transfer
+from relaxc.program.paths import STORED, Fragment, Guard, Path, PathBody, SetNumber, Transfer, expressions
 from relaxc.topology.topology import to_plain
 
 FRAGMENT = "fragment"
@@ -27,7 +27,6 @@ FRAGMENT = "fragment"
 
 def program_plan(body: PathBody, kernels: Kernels) -> ProgramPlan:
     initial = {store.target for n in body.start for store in body.fragments[n].stores}
-    read = list(_optimizers(body))
     return ProgramPlan(
         states=tuple(_state(state, initial) for state in body.states),
         control=tuple(_control(entry) for entry in body.control),
@@ -36,8 +35,7 @@ def program_plan(body: PathBody, kernels: Kernels) -> ProgramPlan:
         fragments=tuple(_fragment(body, fragment, kernels) for fragment in body.fragments),
         start=body.start,
         paths=tuple(_path(path) for path in body.paths),
-        settings=tuple(sorted({o.name for o in read if not o.tensor})),
-        optimizer_states=tuple(sorted({o.name for o in read if o.tensor})),
+        settings=tuple(sorted({o.name for o in _optimizers(body) if not o.tensor})),
         owns=tuple((to_plain(topology), block) for topology, block in body.owns),
     )
 
@@ -94,9 +92,7 @@ def _fragment(body: PathBody, fragment: Fragment, kernels: Kernels) -> FragmentP
 
 def _rounds(fragment: Fragment) -> bool:
     """Whether a value is rounded to the parameter's type on its way, though no tensor of that type is touched."""
-    values = [let.value for let in fragment.lets] + [store.value for store in fragment.stores]
-    values += [fragment.value] if fragment.value is not None else []
-    return any(isinstance(e, Apply) and e.function == "stored" for value in values for e in within(value))
+    return any(isinstance(e, Apply) and e.function == STORED for value in expressions(fragment) for e in within(value))
 
 
 def label(fragment: Fragment) -> str:
@@ -126,6 +122,4 @@ def _expressions(body: PathBody) -> Iterator[Expression]:
         yield from (value for _, value in path.numbers)
         yield from (value for _, _, value in path.captures)
     for fragment in body.fragments:
-        yield from (let.value for let in fragment.lets)
-        yield from (store.value for store in fragment.stores)
-        yield from (e for e in (fragment.value, fragment.near) if e is not None)
+        yield from expressions(fragment)

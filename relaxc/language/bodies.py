@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from relaxc.language import format, library, syntax
-from relaxc.language.definitions import Definitions, name_span, parameter_spans
+from relaxc.language.definitions import Definitions
 from relaxc.language.diagnostics import Label
 from relaxc.language.functions import FUNCTIONS, PERIODS, Where, arity, many
 from relaxc.language.names import parts
+from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.purposes import check_purposes
 from relaxc.language.report import Report
 from relaxc.language.sites import BY_KEYWORD, Site, kind_of, roles
 from relaxc.language.source import Span
 from relaxc.language.structure import check_structure
 from relaxc.language.unbuilt import refuse
-from relaxc.language.vocabulary import BUILT_IN, FEEDBACKS, ROUTE_NAMES, SCOPE, TOPOLOGIES
+from relaxc.language.vocabulary import BUILT_IN, FEEDBACKS, READABLE, ROUTE_NAMES, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean
 
-READABLE = tuple(name for name in SCOPE if name not in ("x", "optimizer"))
 """What a body may read besides its own names."""
 
 ASSIGNABLE = ("weight", "grad")

@@ -96,10 +96,5 @@ def _hidden(later: Use, earlier: Use, report: Report) -> None:
         code, why, help_ = "RX0301", "governs every parameter", "move it above the one without a selector"
     else:
         code, why, help_ = "RX0302", "has the same selector", "merge the two"
-    first = Label(_first_line(earlier.span), why)
-    report.error(code, "this statement can never match", _first_line(later.span), "", help_, [first])
-
-
-def _first_line(span: Span) -> Span:
-    stop = span.source.text.find("\n", span.start, span.end)
-    return span if stop < 0 else Span(span.source, span.start, stop)
+    first = Label(earlier.span.first_line, why)
+    report.error(code, "this statement can never match", later.span.first_line, "", help_, [first])

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 
 from relaxc.language import syntax
 from relaxc.language.codecs import WIDEST
-from relaxc.language.definitions import name_span, parameter_spans
 from relaxc.language.diagnostics import Label
 from relaxc.language.functions import FUNCTIONS, REDUCTIONS, Where, arity, many
 from relaxc.language.names import parts
+from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.vocabulary import BUILT_IN, ROUNDINGS
+from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, ROUNDINGS
 from relaxc.language.words import clipped, did_you_mean
 
-UNITS = ("block", "tensor", "chunk")
 WIRES = ("f32", "f16", "bf16", "real")
 INTEGERS = ("uint", "int")
 
@@ -100,8 +99,8 @@ class _Codec:
         if any(entry.what in ("let", "field") for entry in self.entries.values()):
             self.report.error("RX0230", "`per` behind other statements", s.span, help="write it first")
         self.has_per = True
-        if s.unit not in UNITS:
-            help_ = did_you_mean(s.unit, UNITS) or "write per block(512), per tensor or per chunk"
+        if s.unit not in BLOCK_UNITS:
+            help_ = did_you_mean(s.unit, BLOCK_UNITS) or "write per block(512), per tensor or per chunk"
             self.report.error("RX0230", f"no unit `{clipped(s.unit)}`", s.span, help=help_)
         elif s.unit == "block" and s.size is None:
             self.report.error("RX0230", "a block without a size", s.span, help="write per block(512)")

@@ -13,6 +13,7 @@ from relaxc.language.unbuilt import UNBUILT, refuse
 from relaxc.language.values import fold, numeric, plain, whole
 from relaxc.language.vocabulary import ROUNDINGS, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
+from relaxc.wire.layout import LARGEST_BLOCK
 
 BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
     1: ("onebit", (("block", 2048),)),
@@ -24,8 +25,6 @@ BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
 
 WIDEST = 8
 """Bits of the widest field of whole numbers."""
-
-MAX_BLOCK = 2**20
 
 Defined = Mapping[str, syntax.Codec]
 
@@ -224,10 +223,10 @@ def _block(codec_name: str, e: syntax.Expression, report: Report) -> Value | Non
             "RX0204", f"a block of {_shown(e)} elements", e.span, "not a whole number from 1 up", "write block = 512"
         )
         return None
-    if e.value > MAX_BLOCK:
+    if e.value > LARGEST_BLOCK:
         label = "a block is encoded in one piece, which has to fit in cache"
         report.error(
-            "RX0204", f"a block of {_shown(e)} elements is too large", e.span, label, f"use at most {MAX_BLOCK}"
+            "RX0204", f"a block of {_shown(e)} elements is too large", e.span, label, f"use at most {LARGEST_BLOCK}"
         )
         return None
     return int(e.value)

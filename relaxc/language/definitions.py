@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxc.language import library, syntax
 from relaxc.language.diagnostics import Label
 from relaxc.language.names import Scope, scope
+from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import Names
@@ -106,19 +107,3 @@ def _parameters(parameters: Sequence[syntax.Parameter], report: Report) -> None:
             first = Label(seen[name], "first here")
             report.error("RX0106", f"the parameter `{name}` is there twice", span, "again", "delete one", [first])
         seen.setdefault(name, span)
-
-
-def parameter_spans(parameters: Sequence[syntax.Parameter]) -> Iterator[Span]:
-    """Where the names of parameters stand."""
-    for p in parameters:
-        yield Span(p.span.source, p.span.start, p.span.start + len(p.name))
-
-
-Named = syntax.Algorithm | syntax.Codec | syntax.State | syntax.Let | syntax.Send | syntax.Phase | syntax.Param
-
-
-def name_span(node: Named, keyword: str) -> Span:
-    """Where the name of a definition stands, behind its keyword."""
-    source = node.span.source
-    start = source.text.index(node.name, node.span.start + len(keyword))
-    return Span(source, start, start + len(node.name))

@@ -5,7 +5,6 @@ The text is a list of rows. A row knows where it came from, which is how comment
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -311,9 +310,6 @@ def _assigned(comments: Sequence[syntax.Comment], rows: list[Row]) -> tuple[list
         else:
             (before[reached] if reached < len(rows) else after).append(comment)
     return before, behind, after
-
-
-BLANK_LINE = re.compile(r"\n[ \t\r]*\n[ \t\r\n]*\Z")
 
 
 def _spaced(source: Source, start: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from relaxc.language import format, library, syntax
 from relaxc.language.diagnostics import Label, SpecError
 from relaxc.language.parse import parse_expression
+from relaxc.language.places import name_span
 from relaxc.language.report import Report
 from relaxc.language.source import Source, Span
 from relaxc.language.spec import Value
@@ -94,7 +95,7 @@ def listing(made: Scope) -> tuple[tuple[str, Value], ...]:
 
 
 def _may_define(param: syntax.Param, made: Scope, report: Report) -> bool:
-    name, span = param.name, _name_span(param)
+    name, span = param.name, name_span(param, "param")
     if name in made.values:
         first = Label(made.places[name], "first defined here")
         report.error("RX0106", f"`{name}` is defined twice", span, "defined again", "choose another name", [first])
@@ -105,11 +106,6 @@ def _may_define(param: syntax.Param, made: Scope, report: Report) -> bool:
         )
         return False
     return True
-
-
-def _name_span(param: syntax.Param) -> Span:
-    start = param.span.source.text.index(param.name, param.span.start + len("param"))
-    return Span(param.span.source, start, start + len(param.name))
 
 
 def _value(written: syntax.Expression, made: Scope, names: Sequence[str], report: Report) -> syntax.Expression | None:

@@ -12,12 +12,11 @@ from relaxc.language import format, syntax, topologies
 from relaxc.language.codecs import codec
 from relaxc.language.functions import PERIODS
 from relaxc.language.report import Report
-from relaxc.language.sites import WRAPPERS
 from relaxc.language.source import Span
 from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
-from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES
+from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.topology.topology import Topology
 from relaxc.wire.routes import ROUTES

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from relaxc.language import syntax
 from relaxc.language.functions import EXCHANGES, PERIODS
+from relaxc.language.vocabulary import WRAPPERS
 
 
 class Site(NamedTuple):
@@ -25,9 +26,6 @@ PLACED = {"encode": "codec", "mix": "topology", "push": "topology", "relay": "to
 
 BY_KEYWORD = {"compress": "codec", "feedback": "feedback", "route": "route"}
 """What the arguments of an exchange are that are given by name."""
-
-WRAPPERS = ("lazy", "shuffled", "ready_pairs")
-"""Topologies made of another."""
 
 
 def sites(body: tuple[syntax.Statement, ...]) -> Iterator[Site]:

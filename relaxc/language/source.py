@@ -52,5 +52,11 @@ class Span:
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
+    @property
+    def first_line(self) -> Span:
+        """Of what is several lines long, the part on its first."""
+        stop = self.source.text.find("\n", self.start, self.end)
+        return self if stop < 0 else Span(self.source, self.start, stop)
+
     def to(self, other: Span) -> Span:
         return Span(self.source, self.start, other.end)

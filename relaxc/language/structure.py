@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relaxc.language import syntax
-from relaxc.language.definitions import name_span
 from relaxc.language.diagnostics import Label
+from relaxc.language.places import name_span
 from relaxc.language.report import Report
 from relaxc.language.sites import inside
 from relaxc.language.source import Span

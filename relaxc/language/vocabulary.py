@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaxc.language.functions import FUNCTIONS, PERIODS
+from relaxc.topology import kinds
 from relaxc.wire.routes import ROUTES
 
 QUANTITIES = ("gradients", "weights", "updates", "momentum")
@@ -10,13 +11,16 @@ FIELDS = ("name", "ndim", "numel", "dtype")
 """What a selector tests."""
 DTYPES = ("f16", "bf16", "f32", "f64")
 ALL_ROUTES = (*ROUTES, "hierarchy")
-TOPOLOGIES = (
-    "ring", "chain", "star", "torus", "hypercube", "complete", "exponential", "one_peer_exponential", "shift_one",
-    "random_pairs", "ready_pairs", "lazy", "shuffled", "hierarchy", "edges",
-)  # fmt: skip
+TOPOLOGIES = (*kinds.TOPOLOGIES, "ready_pairs", "hierarchy")
+WRAPPERS = (*(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps), "ready_pairs")
+"""Topologies made of another."""
 FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")
-SCOPE = ("weight", "grad", "lr", "t", "workers", "rank", "optimizer", "x")
+READABLE = ("weight", "grad", "lr", "t", "workers", "rank")
+"""What every expression of an algorithm may name."""
+SCOPE = (*READABLE, "optimizer", "x")
+BLOCK_UNITS = ("block", "tensor", "chunk")
+"""What a codec can be `per`."""
 ROUTE_NAMES = tuple(ROUTES)
 CODEC_WORDS = ("none", "auto")
 BUILT_IN_CODECS = ("topk", "randomk", "lowrank", "dct")

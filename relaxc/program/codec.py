@@ -7,22 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
+from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
-from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
-from relaxc.language.vocabulary import BUILT_IN
+from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
 from relaxc.language.words import did_you_mean
 from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
 from relaxc.wire import numbers
-from relaxc.wire.layout import FLOAT_BYTES, Field, Layout, WireType
+from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
 
 ANY_BLOCK = 512
 """Block of a codec without `per`: it changes no byte, only how the work is cut."""
 
-LARGEST_BLOCK = 1 << 24
-"""The largest count that is exact in f32."""
-
-UNITS = ("block", "tensor", "chunk")
 KNOWN_FUNCTIONS = tuple(sorted({*ELEMENTWISE, *REDUCTIONS, "dither"}))
 
 
@@ -118,8 +114,8 @@ class _Lowering:
         self.has_per = True
         if self.taken:
             raise _Mistake("RX0230", per.span, "`per` behind other statements", "write it first")
-        if per.unit not in UNITS:
-            help = did_you_mean(per.unit, UNITS) or "write per block(512), per tensor or per chunk"
+        if per.unit not in BLOCK_UNITS:
+            help = did_you_mean(per.unit, BLOCK_UNITS) or "write per block(512), per tensor or per chunk"
             raise _Mistake("RX0230", per.span, f"no unit `{per.unit}`", help)
         if per.unit == "block":
             self.block = self.block_size(per)

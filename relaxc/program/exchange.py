@@ -23,7 +23,19 @@ from relaxc.program.ir import Codec, Exchange
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Kernel, Message, Move, Phase, Receive, Run, Send, gather_kernels, gather_phases
+from relaxc.wire.routes import (
+    ROUTES,
+    Kernel,
+    Message,
+    Move,
+    Phase,
+    Receive,
+    Run,
+    Send,
+    gather_phases,
+    gathers,
+    kernels_of,
+)
 
 NOBODY = -1
 Row = Sequence[tuple[int, float]]
@@ -90,7 +102,11 @@ class Occurrence:
     @property
     def gathers(self) -> bool:
         """Whether everyone hears from everyone that it needs, with one rounding."""
-        return self.exchange.kind == "mix" or isinstance(self.values[0], Code)
+        return gathers(self.exchange.kind, self.coded)
+
+    @property
+    def coded(self) -> bool:
+        return isinstance(self.values[0], Code)
 
     @property
     def plain(self) -> bool:
@@ -244,9 +260,7 @@ class _Mover:
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
-        if self.this.gathers:
-            return gather_kernels(exchange.kind, exchange.feedback)
-        return ROUTES[exchange.route].kernels(exchange.feedback, exchange.kind)
+        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
 
     def phases(self) -> tuple[Phase, ...]:
         if not self.this.gathers:

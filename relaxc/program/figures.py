@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from relaxc.program.codec import EXACT
+from relaxc.program.gradients import take_gradient
 from relaxc.program.ir import (
     After,
     Assign,
@@ -24,11 +25,10 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
-from relaxc.program.passes.gradients import take_gradient
 from relaxc.program.paths import PathBody
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
 
 MILLION = 1_000_000
 REAL_BYTES = 4
@@ -190,7 +190,7 @@ def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if sent.coded or _is_mix(sent) else ROUTES[sent.exchange.route].roundings(workers)
+    return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
     if exchange.kind == "mix" and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
-    if exchange.kind == "mix" or sent.coded:
+    if gathers(exchange.kind, sent.coded):
         told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"

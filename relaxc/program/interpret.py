@@ -4,7 +4,7 @@ The oracle for generated code and the engine of `relaxc simulate`. Tensors are f
 type of their parameter (f32, or f64 for f64 tensors); weights and gradients are rounded to the tensor's dtype when
 they are assigned. An uncompressed mean sums in rank order; a real all-reduce may differ from it in its last bits.
 
-A body's gradient exchange that the runtime carries out during backward (passes/gradients.py) has a meaning of its own
+A body's gradient exchange that the runtime carries out during backward (gradients.py) has a meaning of its own
 where gradients are absent: a worker without one contributes zeros and its residual waits; where no worker has one, or
 nothing has landed yet, there is no gradient to step with. Anywhere else an absent gradient reads as zeros.
 """
@@ -32,6 +32,7 @@ from relaxc.program.exchange import (
     run_messages,
 )  # fmt: skip
 from relaxc.program.functions import Array
+from relaxc.program.gradients import take_gradient
 from relaxc.program.ir import (
     After,
     Apply,
@@ -53,7 +54,6 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
-from relaxc.program.passes.gradients import take_gradient
 from relaxc.program.paths import Gradient
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights

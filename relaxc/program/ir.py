@@ -157,6 +157,11 @@ class Codec:
     def cast(self) -> bool:
         return all(f.per_element and not f.wire.bits for f in self.layout.fields)
 
+    @property
+    def biased(self) -> bool:
+        """Whether what it loses has a mean that is not zero, and is worth keeping."""
+        return not (self.dithers or self.cast)
+
 
 # --- statements
 

@@ -42,7 +42,7 @@ def _states(use: Use, expressions: Expressions) -> Iterator[State]:
     """States in text order, so that an initialiser sees those above it. Their shapes come later."""
     for statement in use.definition.body:
         if isinstance(statement, syntax.State):
-            name = expressions.names.state(statement.name)
+            name = expressions.names.bind(statement.name)
             initial = expressions.initial(statement.value)
             yield State(name, initial, "tensor", expressions.place_of(statement))
 

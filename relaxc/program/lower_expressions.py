@@ -12,6 +12,7 @@ from relaxc.language.functions import ELEMENTWISE
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Feedback, Use
+from relaxc.language.vocabulary import READABLE
 from relaxc.program import optimizer_names
 from relaxc.program.codec import EXACT, lower_codec
 from relaxc.program.ir import (
@@ -37,8 +38,6 @@ PLACES_PER_EXCHANGE = 2
 KNOBS: dict[str, Callable[[syntax.Expression, Use, Report], object]] = {
     "compress": resolve.codec_of, "feedback": resolve.feedback_of, "route": resolve.route_of,
 }  # fmt: skip
-
-BUILT_IN = ("weight", "grad", "lr", "t", "workers", "rank")
 
 HOLE = Constant(math.nan)
 """Stands for what can't be lowered; the report says why."""
@@ -84,7 +83,7 @@ class LocalNames:
     block: dict[str, str] = field(default_factory=dict)
     outer: LocalNames | None = None
     counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys((*BUILT_IN, "arrived", "coded", "residual"), 1)
+        default_factory=lambda: dict.fromkeys((*READABLE, "arrived", "coded", "residual"), 1)
     )
 
     def inner(self) -> LocalNames:
@@ -98,10 +97,7 @@ class LocalNames:
             scope = scope.outer
         return None
 
-    def state(self, name: str) -> str:
-        return self.let(name)
-
-    def let(self, name: str) -> str:
+    def bind(self, name: str) -> str:
         self.block[name] = self.fresh(name)
         return self.block[name]
 
@@ -142,7 +138,7 @@ class Expressions:
         """Where the user wrote it: for a definition of the library, the clause that it names, or the statement."""
         if not self.foreign:
             return node.span
-        return self.clause_of(node) or first_line(self.use.span)
+        return self.clause_of(node) or self.use.span.first_line
 
     def clause_of(self, node: object) -> Span | None:
         """The first argument that an expression names, where a clause of the statement gives it."""
@@ -181,7 +177,7 @@ class Expressions:
         local = self.names.find(e.name)
         if local is not None:
             return Read(local, self.place_of(e))
-        if e.name in BUILT_IN:
+        if e.name in READABLE:
             return Read(e.name, self.place_of(e))
         value = resolve.constant_named(e.name, self.use)
         if value is not None:
@@ -314,7 +310,7 @@ def feedback_of(written: Feedback, codec: Codec) -> str:
     that is worth the memory."""
     if written is not Feedback.AUTO:
         return str(written)
-    return "none" if codec.cast or codec.dithers else "both"
+    return "both" if codec.biased else "none"
 
 
 def named(node: object) -> list[str]:
@@ -333,8 +329,3 @@ def named(node: object) -> list[str]:
         case syntax.Let(value=part) | syntax.Assign(value=part):
             return named(part)
     return []
-
-
-def first_line(span: Span) -> Span:
-    stop = span.source.text.find("\n", span.start, span.end)
-    return span if stop < 0 else Span(span.source, span.start, stop)

@@ -61,7 +61,7 @@ class Statements:
 
     def let(self, s: syntax.Let) -> Statement:
         value = self.of.expression(s.value)
-        name = self.of.names.let(s.name)
+        name = self.of.names.bind(s.name)
         if isinstance(value, Encode):
             self.of.codes.add(name)
         return Let(name, value, self.of.place_of(s))

@@ -2,8 +2,9 @@
 
 The host knows before an iteration which blocks will run: whether an `every` is due, which phase it is, whether
 something late lands. These truths, one per *guard*, choose a *path*: a straight line, in which everything between two
-exchanges can become one kernel. passes/paths.py makes them, passes/fragments.py cuts them into fragments,
-passes/placement.py says what is started and waited for when. run_paths.py carries them out in numpy, as interpret.py
+exchanges can become one kernel. In passes/, line.py writes it, cut.py cuts it where something has to be waited for,
+fragments.py makes kernels of what is between, placement.py says in which stage of an iteration each of them stands;
+run_paths.py carries them out in numpy, as interpret.py
 does the program.
 
 Names in fragments: `weight`, `grad`; states by their names; `kept.N`, a value that lives from one fragment to another;
@@ -189,7 +190,6 @@ class PathBody:
     start: tuple[int, ...]
     paths: tuple[Path, ...]
     span: Span | None = None
-    text: str = ""
     owns: tuple[tuple[Topology, int], ...] = ()
 
 

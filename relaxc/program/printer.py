@@ -44,11 +44,6 @@ def _algorithm(body: Body, name: str) -> str:
     return f"{governs}algorithm {name}() {{\n{states}{_block(body.statements, 1)}}}\n"
 
 
-def print_statements(body: Body) -> str:
-    states = "".join(f"{_state(state)}\n" for state in body.states)
-    return states + _block(body.statements, 0)
-
-
 def _state(state: State) -> str:
     return f"state {state.name} = {print_expression(state.initial)}"
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from relaxc.language.vocabulary import READABLE
 from relaxc.program.ir import (
     Apply,
     Assign,
@@ -52,7 +53,8 @@ class Form:
 NUMBER, CELL, TENSOR, CODE = (Form(shape) for shape in Shape)
 LATE_NUMBER, LATE_TENSOR = Form(Shape.NUMBER, late=True), Form(Shape.TENSOR, late=True)
 
-GIVEN = {"weight": TENSOR, "grad": TENSOR, "lr": LATE_NUMBER, "t": NUMBER, "workers": NUMBER, "rank": NUMBER}
+GIVEN = {name: {"weight": TENSOR, "grad": TENSOR, "lr": LATE_NUMBER}.get(name, NUMBER) for name in READABLE}
+"""The forms of the names that the language itself gives."""
 
 Forms = Mapping[str, Form]
 

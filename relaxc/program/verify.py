@@ -1,4 +1,5 @@
-"""What every program must keep, checked after each pass. A failure is a bug of relaxc, never the user's."""
+"""What every program must keep behind lowering, and every route at any time. A failure is a bug of relaxc, never the
+user's."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from relaxc.program.ir import (
     Let,
     Phase,
     Program,
-    Read,
     Statement,
     Step,
     blocks,
     flattened,
     within,
 )  # fmt: skip
-from relaxc.program.shapes import Form, Shape, form_of, forms_of
+from relaxc.program.reads import reads
+from relaxc.program.shapes import GIVEN, Form, Shape, form_of, forms_of
 from relaxc.topology.kinds import refusal
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import partners, receivers
@@ -43,7 +44,6 @@ from relaxc.wire.routes import (
 )  # fmt: skip
 from relaxc.wire.routes import Phase as Moves
 
-GIVEN = frozenset({"grad", "weight", "lr", "t", "workers", "rank"})
 WORKERS_TRIED = range(1, 9)
 FEEDBACKS = ("none", "worker", "both")
 
@@ -84,24 +84,20 @@ def _names(body: Body) -> None:
     """All that is read is known by then; a let is one value."""
     known = set(GIVEN)
     for state in body.states:
-        _require(_reads(state.initial) <= known, f"state {state.name} reads an unknown name")
+        _require(reads(state.initial) <= known, f"state {state.name} reads an unknown name")
         _require(state.name not in known, f"state {state.name} is a second one")
         known.add(state.name)
     for statement in flattened(body.statements):
         match statement:
             case Let(name=name, value=value):
-                _require(_reads(value) <= known, f"let {name} reads an unknown name")
+                _require(reads(value) <= known, f"let {name} reads an unknown name")
                 _require(name not in known, f"let {name} is a second one")
                 known.add(name)
             case Assign(name=name, value=value):
                 _require(name in known, f"assignment to unknown {name}")
-                _require(_reads(value) <= known, f"assignment to {name} reads an unknown name")
+                _require(reads(value) <= known, f"assignment to {name} reads an unknown name")
             case Every(period=period):
-                _require(_reads(period) <= known, "a period reads an unknown name")
-
-
-def _reads(e: Expression) -> set[str]:
-    return {part.name for part in within(e) if isinstance(part, Read)}
+                _require(reads(period) <= known, "a period reads an unknown name")
 
 
 def _states(body: Body) -> None:

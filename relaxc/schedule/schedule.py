@@ -14,7 +14,7 @@ from relaxc.schedule.pieces import cut_pieces
 from relaxc.wire.layout import Field, Layout, WireType
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Kernel, gather_kernels
+from relaxc.wire.routes import ROUTES, kernels_of
 from relaxc.wire.selection import assign
 
 
@@ -116,20 +116,8 @@ def residual_of(exchange: ExchangePlan | None, parameter: Parameter, workers: in
     """What `exchange` remembers of a parameter; None stands for no exchange."""
     if exchange is None or exchange.codec is None or exchange.feedback == "none":
         return ResidualElements(0, (0, 0))
-    kernels = kernels_of(exchange)
+    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
     mine = any(k.residual and not k.owner for k in kernels)
     theirs = any(k.residual and k.owner for k in kernels)
     share = shares(parameter.number, parameter.elements, layout_of(exchange.codec), workers)[rank]
     return ResidualElements(parameter.elements if mine else 0, share if theirs else (0, 0))
-
-
-def gathers(exchange: ExchangePlan) -> bool:
-    """Whether each worker sends its code to all that need it, and nobody encodes a sum again."""
-    return exchange.kind == "mix" or exchange.coded
-
-
-def kernels_of(exchange: ExchangePlan) -> tuple[Kernel, ...]:
-    """Those that its messages need; those that a plan leaves to fragments too."""
-    if gathers(exchange):
-        return gather_kernels(exchange.kind, exchange.feedback)
-    return ROUTES[exchange.route].kernels(exchange.feedback, exchange.kind)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from relaxc.manifest import ExchangePlan, TransferPlan
 from relaxc.schedule.actions import Action, Chunks, Piece, bind
 from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
-from relaxc.schedule.schedule import gathers, kernels_of, layout_of
+from relaxc.schedule.schedule import layout_of
 from relaxc.wire.layout import Layout
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Phase, gather_phases
+from relaxc.wire.routes import ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def schedule_transfer(
     layout = layout_of(exchange.codec)
     phases, legs = _phases(exchange, workers, rank, targets, sources)
     cut = _cut(exchange, members, layout, workers, piece_bytes)
-    kernels, elsewhere = kernels_of(exchange), _elsewhere(transfer)
+    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
+    elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [
         bind(
             phases,
@@ -84,7 +85,7 @@ def _phases(
     exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
 ) -> tuple[tuple[Phase, ...], int]:
     """The phases of a piece, and how many tags it uses."""
-    if not gathers(exchange):
+    if not gathers(exchange.kind, exchange.coded):
         route = ROUTES[exchange.route]
         return route.phases(rank, workers), route.legs(workers)
     if exchange.kind != "mix":
@@ -96,15 +97,9 @@ def _phases(
 def _cut(
     exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
 ) -> tuple[tuple[Chunk, ...], ...]:
-    if gathers(exchange):
+    if gathers(exchange.kind, exchange.coded):
         return cut_whole(members, layout, piece_bytes)
     return cut_pieces(members, layout, workers, piece_bytes)
-
-
-def _elsewhere(transfer: TransferPlan) -> frozenset[str]:
-    """Kernels whose work fragments do."""
-    names = {"contribute"} if transfer.leaves == "code" else set()
-    return frozenset(names | ({"spread", "gather"} if transfer.lands == "code" else set()))
 
 
 def _coding(piece: int, action: Action) -> Coding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from relaxc.topology.kinds import Row, directed, inner, pattern, period, rows, sides
+from relaxc.topology.graphs import torus_shape
+from relaxc.topology.kinds import Row, directed, inner, pattern, period, rows
 from relaxc.topology.topology import Topology
 
 LINE = 16
@@ -32,7 +33,7 @@ def _lines(topology: Topology, workers: int) -> Iterator[str]:
     elif topology.name in ("ring", "chain"):
         yield from _line(range(workers), closed=topology.name == "ring" and workers > 2)
     elif topology.name == "torus":
-        yield from _grid(*sides(topology, workers))
+        yield from _grid(*torus_shape(workers))
     elif topology.name == "complete":
         yield f"each of 0 to {workers - 1} with all others, {_number(1 / workers)} each"
     else:

@@ -38,8 +38,9 @@ def torus_shape(workers: int) -> tuple[int, int]:
     return rows, workers // rows
 
 
-def torus(rows: int, columns: int) -> Edges:
+def torus(workers: int) -> Edges:
     """Numbered row by row. Where a side is 2, the neighbours on both sides are one neighbour, with one edge."""
+    rows, columns = torus_shape(workers)
     places = [(row, at) for row in range(rows) for at in range(columns)]
     right = ((row * columns + at, row * columns + (at + 1) % columns) for row, at in places)
     below = ((row * columns + at, (row + 1) % rows * columns + at) for row, at in places)

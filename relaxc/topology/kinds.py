@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import fsum
+from math import fsum, prod
 from typing import Any, cast
 
 from relaxc.topology import graphs
@@ -34,7 +34,9 @@ NUMBERING = 2
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
-    function of that name says, `refusal(arguments, workers)` likewise."""
+    function of that name says, `refusal(arguments, workers)` likewise. `spread` is the largest 1 - lambda_min(W) that
+    there is for any number of workers (its least upper bound); of one that `wraps` another it is a factor to that
+    one's."""
 
     rows: Callable[[Arguments, int, int, int], Rows]
     pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
@@ -42,6 +44,8 @@ class Kind:
     changes: bool = False
     random: bool = False
     directed: bool = False
+    spread: float = 2.0
+    wraps: bool = False
 
 
 # --- weights
@@ -79,17 +83,7 @@ def given(edges: Arguments, workers: int) -> Rows:
     )
 
 
-# --- what has arguments: torus, edges, and what wraps another topology
-
-
-def _torus(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
-    return metropolis(graphs.torus(*sides(Topology("torus", arguments), workers)), workers)
-
-
-def sides(torus: Topology, workers: int) -> tuple[int, int]:
-    """Rows and columns of a torus: those that it was given, or the most nearly square ones."""
-    given_sides = cast("tuple[int, int] | tuple[()]", torus.arguments)
-    return given_sides or graphs.torus_shape(workers)
+# --- what has arguments: edges, and what wraps another topology
 
 
 def _edges(edges: Arguments, workers: int, round: int, seed: int) -> Rows:
@@ -142,10 +136,6 @@ def _hypercube_refusal(arguments: Arguments, workers: int) -> str | None:
 
 
 def _torus_refusal(arguments: Arguments, workers: int) -> str | None:
-    if arguments:
-        rows, columns = arguments
-        count = rows * columns
-        return None if count == workers else f"a torus of {rows} x {columns} has {count} workers, not {workers}"
     if workers == 1 or graphs.torus_shape(workers)[0] > 1:
         return None
     near = [n for n in (workers - 1, workers + 1) if n > 3] or [4]
@@ -175,24 +165,25 @@ def _random_pairs(arguments: Arguments, workers: int, round: int, seed: int) -> 
 
 
 TOPOLOGIES: dict[str, Kind] = {
-    "ring": _fixed(graphs.ring),
-    "chain": _fixed(graphs.chain),
-    "star": _fixed(graphs.star),
-    "torus": Kind(_torus, refusal=_torus_refusal),
+    "ring": _fixed(graphs.ring, spread=4 / 3),
+    "chain": _fixed(graphs.chain, spread=4 / 3),
+    "star": _fixed(graphs.star, spread=1.0),
+    "torus": _fixed(graphs.torus, refusal=_torus_refusal, spread=8 / 5),
     "hypercube": _fixed(graphs.hypercube, refusal=_hypercube_refusal),
-    "complete": _fixed(graphs.complete),
-    "exponential": _fixed(graphs.exponential, uniform, directed=True),
+    "complete": _fixed(graphs.complete, spread=1.0),
+    "exponential": _fixed(graphs.exponential, uniform, directed=True, spread=3 / 2),
     "one_peer_exponential": _turning(
         graphs.one_peer_exponential,
         uniform,
         pattern=lambda arguments, workers: max(1, graphs.hops(workers)),
         directed=True,
+        spread=1.0,
     ),
-    "shift_one": _turning(graphs.shift_one, pattern=lambda arguments, workers: (workers + 1) // 2),
-    "random_pairs": Kind(_random_pairs, changes=True, random=True),
+    "shift_one": _turning(graphs.shift_one, pattern=lambda arguments, workers: (workers + 1) // 2, spread=1.0),
+    "random_pairs": Kind(_random_pairs, changes=True, random=True, spread=1.0),
     "edges": Kind(_edges, refusal=_edges_refusal),
-    "lazy": Kind(_lazy, _inner_pattern, _inner_refusal),
-    "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True),
+    "lazy": Kind(_lazy, _inner_pattern, _inner_refusal, spread=0.5, wraps=True),
+    "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True, spread=1.0, wraps=True),
 }
 
 
@@ -219,6 +210,11 @@ def changes(topology: Topology) -> bool:
 def directed(topology: Topology) -> bool:
     """Whether the matrix is not symmetric for some worker count: a worker hears others than those that hear it."""
     return TOPOLOGIES[topology.name].directed or any(directed(part) for part in inner(topology))
+
+
+def spread(topology: Topology) -> float:
+    """1 - lambda_min(W), at most."""
+    return prod((spread(part) for part in inner(topology)), start=TOPOLOGIES[topology.name].spread)
 
 
 def period(topology: Topology, workers: int) -> int | None:

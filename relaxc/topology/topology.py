@@ -9,9 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """ring, torus, lazy(ring), ... by `name`. `arguments` are an inner topology, for `torus` its rows and columns
-    or nothing, for `edges` its edges, (i, j) or (i, j, weight), so that a plan needs no other file. Plain data: it is
-    stored in plans."""
+    """ring, torus, lazy(ring), ... by `name`. `arguments` are an inner topology, or for `edges` its edges, (i, j) or
+    (i, j, weight), so that a plan needs no other file. Plain data: it is stored in plans."""
 
     name: str
     arguments: tuple[object, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxc.topology.kinds import Row, directed, pattern, rows
+from relaxc.topology.kinds import Row, directed, rows
 from relaxc.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,12 +36,6 @@ def receivers(topology: Topology, workers: int, round: int, seed: int, rank: int
         return partners(topology, workers, round, seed, rank)
     matrix_rows = rows(topology, workers, round, seed)
     return tuple(peer for peer in range(workers) if peer != rank and any(j == rank for j, _ in matrix_rows[peer]))
-
-
-def max_partners(topology: Topology, workers: int) -> int:
-    """The most messages that a worker receives in a round, over all rounds; as many as the most that it sends."""
-    every_row = (row for r in range(pattern(topology, workers)) for row in rows(topology, workers, r, 0))
-    return max(len(row) - 1 for row in every_row)
 
 
 def matrix(topology: Topology, workers: int, round: int, seed: int) -> NDArray[Any]:

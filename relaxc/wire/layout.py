@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 FLOAT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
+LARGEST_BLOCK = 1 << 20
+"""Of elements: a block is encoded in one piece, which has to fit in cache; and a count of them is exact in f32."""
+
 
 @dataclass(frozen=True, slots=True)
 class WireType:

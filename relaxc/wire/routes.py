@@ -106,11 +106,6 @@ class Route:
     sentences: tuple[str, ...]
     """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
 
-    @property
-    def story(self) -> tuple[str, ...]:
-        """Of a mean of gradients, in sentences; {code} stands for the codec."""
-        return self.story_of("mean", WHEN)
-
     def story_of(self, kind: str, when: str) -> tuple[str, ...]:
         """Of a mean or a sum. `when` names who does it, too: "at the end of an iteration, each worker"."""
         told = tuple(line.replace("{when}", when) for line in self.sentences)
@@ -271,6 +266,26 @@ def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[in
     back: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
     back.append(Run("gather", 0, tuple((maker, own) for maker in sorted({rank, *receives_from}))))
     return tuple(out), tuple(back)
+
+
+# --- which of these an exchange uses
+
+
+def gathers(kind: str, coded: bool) -> bool:
+    """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
+    return coded or kind == "mix"
+
+
+def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
+    """All that the messages of an exchange need."""
+    return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
+
+
+def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
+    """The kernels that fragments of a program stand for, where they encode into messages (`leaves` is "code") or decode
+    them (`lands` is)."""
+    encoding = {"contribute"} if leaves == "code" else set()
+    return frozenset(encoding | ({"spread", "gather"} if lands == "code" else set()))
 
 
 GATHER_STORY = (

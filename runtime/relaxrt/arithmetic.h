@@ -1,4 +1,4 @@
-// The functions of expressions; relaxc/program/evaluate.py says what each means.
+// The functions of expressions; relaxc/program/functions.py says what each means.
 #pragma once
 #include "bits.h"
 

@@ -150,7 +150,7 @@ def program(**fields: Any) -> ProgramPlan:
         "start": (),
         "paths": (path(()),),
     }
-    return ProgramPlan(**{**made, **fields}, settings=(), optimizer_states=())
+    return ProgramPlan(**{**made, **fields}, settings=())
 
 
 def number(name: str, initial: Any) -> StatePlan:

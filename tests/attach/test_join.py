@@ -201,3 +201,61 @@ def detached(rank: int, workers: int, spec: str, where: str) -> None:
 @pytest.mark.parametrize("spec", [*PROGRAMS, ADAM, loops.LATE])
 def test_detach_anywhere(pool: Pool, spec: str, where: str) -> None:
     pool.run(detached, 2, spec, where)
+
+
+def in_eval_mode(rank: int, workers: int, spec: str, parts: bool) -> None:
+    """Fine-tuning without dropout, or a model called part by part: the others are told all the same."""
+    model = loops.mlp()
+    model.eval()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    relaxed = loops.plan(spec).attach(model, optimizer, timeout=20)
+    with relaxed.join():
+        for t in range(2 + 2 * rank):
+            optimizer.zero_grad()
+            x, y = loops.batch(rank, t)
+            for part in model if parts else (model,):
+                x = part(x)
+            torch.nn.functional.mse_loss(x, y).backward()
+            optimizer.step()
+    relaxed.detach()
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("spec", ["relax gradients", "relax with dpsgd_atc"])
+def test_models_in_eval_mode_and_in_parts(pool: Pool, spec: str, parts: bool) -> None:
+    pool.run(in_eval_mode, 2, spec, parts)
+
+
+def last_step_skipped(rank: int, workers: int, spec: str) -> None:
+    """The GradScaler leaves out the last step of the worker with most batches."""
+    model = loops.mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    relaxed = loops.plan(spec).attach(model, optimizer, scaler=scaler, timeout=20)
+    batches = 2 + 2 * rank
+    with relaxed.join():
+        for t in range(batches):
+            optimizer.zero_grad()
+            loss = scaler.scale(loops.loss(model, loops.batch(rank, t)))
+            (loss * (float("inf") if t == batches - 1 and rank == workers - 1 else 1.0)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    relaxed.detach()
+    assert all(torch.isfinite(w).all() for w in loops.weights(model))
+
+
+@pytest.mark.parametrize("spec", ["relax with dpsgd_atc", "relax with one_bit_adam { warmup = 2 }"])
+def test_a_skip_at_the_very_end(pool: Pool, spec: str) -> None:
+    pool.run(last_step_skipped, 2, spec)
+
+
+def consensus_within(rank: int, workers: int) -> None:
+    model = loops.mlp()
+    relaxed = loops.plan("relax with dpsgd").attach(model, torch.optim.SGD(model.parameters(), lr=0.1), timeout=20)
+    with relaxed.join():
+        loops.refused("RX0617", lambda: relaxed.consensus().__enter__())
+    relaxed.detach()
+
+
+def test_consensus_is_refused_within_join(pool: Pool) -> None:
+    pool.run(consensus_within, 2)

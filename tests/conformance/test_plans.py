@@ -11,9 +11,9 @@ from pool import Pool
 from relaxc import pipeline
 from relaxc.emit.plan import SEED
 from relaxc.language.source import Source
+from relaxc.program.gradients import take_gradient
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import Exchange
-from relaxc.program.passes.gradients import take_gradient
 from relaxc.resources import folder
 from relaxc.wire.parameters import Parameter
 

@@ -86,12 +86,7 @@ def _one_code(let: Let, codec: Codec, sent: int, decoded: bool, report: Report) 
     if not sent:
         report.error("RX0319", f"the code `{let.name}` is never sent", place(let), "",
                      "send it by mean, sum or mix; without one there is nothing to encode for")  # fmt: skip
-    elif not decoded and biased(codec):
+    elif not decoded and codec.biased:
         report.warn("RX0331", f"what {codec.text} loses is lost for good", place(let),
                     "a biased codec without feedback",
                     f"keep the loss in a state: error = wanted - decode({let.name})")  # fmt: skip
-
-
-def biased(codec: Codec) -> bool:
-    """Whether what a codec loses has a mean that is not zero, and is worth keeping."""
-    return not (codec.dithers or codec.cast)

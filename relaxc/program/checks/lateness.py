@@ -24,13 +24,8 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
+from relaxc.topology.kinds import spread
 from relaxc.topology.topology import Topology
-
-WORST = {
-    "ring": 4 / 3, "chain": 4 / 3, "star": 1.0, "torus": 8 / 5, "hypercube": 2.0, "complete": 1.0, "shift_one": 1.0,
-    "random_pairs": 1.0, "exponential": 3 / 2, "one_peer_exponential": 1.0,
-}  # fmt: skip
-"""The largest 1 - lambda_min(W) that a topology has for any number of workers (its least upper bound)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +117,8 @@ def _pulled_twice(judged: Judged, launch: Launch, report: Report) -> None:
         topology = _mixed_weight(judged, let)
         if topology is None:
             _warn(launch, sorted(changed), report)
-        elif (spread := spread_of(topology)) >= stable_below(launch.rounds):
-            _warn_mix(launch, topology, spread, report)
+        elif (found := spread(topology)) >= stable_below(launch.rounds):
+            _warn_mix(launch, topology, found, report)
         return
 
 
@@ -156,14 +151,6 @@ def _is_weight(e: Expression) -> bool:
     return isinstance(e, Read) and e.name == "weight"
 
 
-def spread_of(topology: Topology) -> float:
-    """1 - lambda_min(W), at most."""
-    inner = [spread_of(part) for part in topology.arguments if isinstance(part, Topology)]
-    if topology.name == "lazy":
-        return inner[0] / 2
-    return WORST.get(topology.name, inner[0] if inner else 2.0)
-
-
 def stable_below(delay: int) -> float:
     """x += z(t - k), z = (W - I)x at every t, is stable for eigenvalues 1 - lambda below this (SEMANTICS); t counts
     launches."""
@@ -177,12 +164,12 @@ def _warn(launch: Launch, changed: list[str], report: Report) -> None:
                 f"{_rarer(launch.after.delay)}, or send the progress since the last launch")  # fmt: skip
 
 
-def _warn_mix(launch: Launch, topology: Topology, spread: float, report: Report) -> None:
+def _warn_mix(launch: Launch, topology: Topology, found: float, report: Report) -> None:
     delay = launch.after.delay
     below = stable_below(launch.rounds)
     often = "in every iteration" if launch.apart == 1 else f"once in {launch.apart:g} iterations"
     report.warn("RX0330", f"weights mixed over {topology} {often}, {delay} late, diverge",
-                place(launch.after), f"1 - lambda_min(W) is up to {spread:.2f}, as the number of workers is; "
+                place(launch.after), f"1 - lambda_min(W) is up to {found:.2f}, as the number of workers is; "
                 f"stable below {below:.2f}", _rarer(delay))  # fmt: skip
 
 

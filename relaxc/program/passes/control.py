@@ -9,8 +9,8 @@ from relaxc.language.source import Span
 from relaxc.program.ir import Assign, Constant, Let
 from relaxc.program.passes.items import Block, Item
 from relaxc.program.passes.normal import Normal, refuse
-from relaxc.program.passes.reads import reads
 from relaxc.program.paths import Control, Guard, SetNumber
+from relaxc.program.reads import reads
 
 MOST_PATHS = 64
 

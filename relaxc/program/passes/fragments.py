@@ -1,4 +1,4 @@
-"""Pieces -> paths.Fragment: every value of a piece spelled out over what the piece reads."""
+"""Drafts -> paths.Fragment: every value of a draft spelled out over what the draft reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relaxc.program.ir import Apply, Expression, Let, Optimizer, Read, Reduce, within
+from relaxc.program.passes.cut import Draft
 from relaxc.program.passes.keeping import Held
 from relaxc.program.passes.line import STEPPED, Line
-from relaxc.program.passes.schedule import Piece
 from relaxc.program.paths import FINITE, STORED, Fragment, Store
 
 DEEPEST = 12
@@ -18,14 +18,14 @@ KeptName = Callable[[str], str]
 """kept.N for a value that is kept within a path."""
 
 
-def fragment(line: Line, piece: Piece, held: Held, kept: KeptName) -> Fragment:
-    return _Writer(line, piece, held, kept).run()
+def fragment(line: Line, draft: Draft, held: Held, kept: KeptName) -> Fragment:
+    return _Writer(line, draft, held, kept).run()
 
 
 @dataclass
 class _Writer:
     line: Line
-    piece: Piece
+    draft: Draft
     held: Held
     kept: KeptName
     lets: list[Let] = field(default_factory=list)
@@ -36,17 +36,17 @@ class _Writer:
     versions: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> Fragment:
-        piece = self.piece
+        draft = self.draft
         self.uses = self.count()
         for made in (v for v in self.line.order if v in self.uses):
             self.make(made)
-        value = None if piece.value is None else self.value(piece.value)
-        near = None if piece.near is None else self.value(piece.near)
-        stores = [Store(target, self.stored(target, v)) for target, v in piece.stores]
-        stores += [Store(self.kept(v), self.value(v)) for v in piece.keeps]
+        value = None if draft.value is None else self.value(draft.value)
+        near = None if draft.near is None else self.value(draft.near)
+        stores = [Store(target, self.stored(target, v)) for target, v in draft.stores]
+        stores += [Store(self.kept(v), self.value(v)) for v in draft.keeps]
         return Fragment(
-            tuple(self.lets), tuple(stores), piece.sends, value, piece.receives, tuple(sorted(self.late)),
-            piece.measures, near,
+            tuple(self.lets), tuple(stores), draft.sends, value, draft.receives, tuple(sorted(self.late)),
+            draft.measures, near,
         )  # fmt: skip
 
     def definition(self, value: str) -> Expression | None:
@@ -55,9 +55,9 @@ class _Writer:
         return self.line.defined.get(value) or self.line.norms.get(value)
 
     def count(self) -> Counter[str]:
-        """How often each value is read in this piece."""
+        """How often each value is read in this draft."""
         uses: Counter[str] = Counter()
-        open_ = self.piece.outputs()
+        open_ = self.draft.outputs()
         while open_:
             value = open_.pop()
             uses[value] += 1
@@ -81,7 +81,7 @@ class _Writer:
 
     def is_stored_plainly(self, value: str, e: Expression) -> bool:
         """A store rounds, and keeps what is finite, by itself."""
-        target = next((t for t, v in self.piece.stores if v == value), None)
+        target = next((t for t, v in self.draft.stores if v == value), None)
         if target is None or not isinstance(e, Apply):
             return False
         if e.function == STORED:

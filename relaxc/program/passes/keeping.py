@@ -1,4 +1,4 @@
-"""Makes every piece able to compute what it puts out: what it can't read again from memory, an earlier one keeps for
+"""Makes every draft able to compute what it puts out: what it can't read again from memory, an earlier one keeps for
 it.
 
 A value is read again where memory still holds it, and computed again from what memory holds; only the rest goes through
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from relaxc.program.passes.cut import Draft, Entry, Mark
 from relaxc.program.passes.line import RETURNED, STEPPED, Line
-from relaxc.program.passes.schedule import Entry, Mark, Piece
 from relaxc.program.paths import Transfer
 
 Held = dict[str, str]
@@ -30,7 +30,7 @@ class Memory:
         lost: set[str] = set()
         held: Held = {}
         for entry in self.entries[:at]:
-            if isinstance(entry, Piece):
+            if isinstance(entry, Draft):
                 memory.update((t, v) for t, v in entry.stores if not t.startswith(("kept.", "slot.")))
                 held.update((v, f"keep {v}") for v in entry.keeps)
             else:
@@ -67,22 +67,22 @@ class Memory:
             case "finish" if self.transfers[mark.number].lands == "slot":
                 held[f"exchange.{mark.number}"] = f"slot.{mark.number}"
 
-    def of(self, piece: Piece) -> Held:
-        """What `piece` can read without computing: no slot or kept value of two launches under one name."""
-        return self.readable(piece, self.before(self.entries.index(piece)))
+    def of(self, draft: Draft) -> Held:
+        """What `draft` can read without computing: no slot or kept value of two launches under one name."""
+        return self.readable(draft, self.before(self.entries.index(draft)))
 
-    def readable(self, piece: Piece, held: Held) -> Held:
-        stored = {t for t, _ in piece.stores}
+    def readable(self, draft: Draft, held: Held) -> Held:
+        stored = {t for t, _ in draft.stores}
         found = {
             value: operand
             for value, operand in held.items()
             if not (value.startswith("late.") and operand in stored)
-            and not (value.startswith("exchange.") and operand in piece.theirs)
+            and not (value.startswith("exchange.") and operand in draft.theirs)
         }
-        if piece.receives is not None:
-            found[f"exchange.{piece.receives}"] = "arrived"
-        if piece.code is not None:
-            found[f"coded.{piece.code}"] = "coded"
+        if draft.receives is not None:
+            found[f"exchange.{draft.receives}"] = "arrived"
+        if draft.code is not None:
+            found[f"coded.{draft.code}"] = "coded"
         return found
 
 
@@ -93,30 +93,30 @@ class Keeper:
 
     def run(self) -> None:
         """Raise AssertionError where a value is lost for good."""
-        pieces = [entry for entry in self.entries if isinstance(entry, Piece)]
-        for piece in pieces:
-            for value in piece.outputs():
-                self.need(piece, value)
+        drafts = [entry for entry in self.entries if isinstance(entry, Draft)]
+        for draft in drafts:
+            for value in draft.outputs():
+                self.need(draft, value)
 
-    def need(self, piece: Piece, value: str) -> None:
+    def need(self, draft: Draft, value: str) -> None:
         """Keep one value rather than several that it is made of."""
-        missing = self.missing(piece, value, self.memory.of(piece))
-        if not missing or self.keep(piece, missing[0] if len(missing) == 1 else value):
+        missing = self.missing(draft, value, self.memory.of(draft))
+        if not missing or self.keep(draft, missing[0] if len(missing) == 1 else value):
             return
         if len(missing) == 1:
             raise AssertionError(f"{missing[0]} is lost before it is used")
         for inner in sorted(self.line.values(self.line.defined.get(value) or self.line.norms[value])):
-            self.need(piece, inner)
+            self.need(draft, inner)
 
-    def missing(self, piece: Piece, value: str, held: Held) -> list[str]:
-        """What `value` is made of and `piece` neither holds nor can compute, in a fixed order."""
+    def missing(self, draft: Draft, value: str, held: Held) -> list[str]:
+        """What `value` is made of and `draft` neither holds nor can compute, in a fixed order."""
         found: set[str] = set()
         seen, open_ = {value}, [value]
         while open_:
             name = open_.pop()
             if name in held:
                 continue
-            e = self.line.defined.get(name) or (self.line.norms.get(name) if name in piece.norms else None)
+            e = self.line.defined.get(name) or (self.line.norms.get(name) if name in draft.norms else None)
             if e is None:
                 found.add(name)
             else:
@@ -125,18 +125,18 @@ class Keeper:
                 open_ += new
         return sorted(found)
 
-    def earlier(self, piece: Piece) -> Iterator[Piece]:
+    def earlier(self, draft: Draft) -> Iterator[Draft]:
         """From the last."""
-        at = self.entries.index(piece)
-        return (entry for entry in reversed(self.entries[:at]) if isinstance(entry, Piece))
+        at = self.entries.index(draft)
+        return (entry for entry in reversed(self.entries[:at]) if isinstance(entry, Draft))
 
-    def may_keep(self, piece: Piece, value: str) -> bool:
-        return piece.measures == (self.line.shapes[value] == "cell")
+    def may_keep(self, draft: Draft, value: str) -> bool:
+        return draft.measures == (self.line.shapes[value] == "cell")
 
-    def keep(self, piece: Piece, value: str) -> bool:
-        """Keep `value` in the last piece before `piece` that can compute it, or in one made for it, if there is a
+    def keep(self, draft: Draft, value: str) -> bool:
+        """Keep `value` in the last draft before `draft` that can compute it, or in one made for it, if there is a
         place."""
-        for earlier in self.earlier(piece):
+        for earlier in self.earlier(draft):
             if value in earlier.norms:
                 earlier.keeps.append(value)
                 self.need(earlier, value)
@@ -144,8 +144,8 @@ class Keeper:
             if self.may_keep(earlier, value) and not self.missing(earlier, value, self.memory.of(earlier)):
                 earlier.keeps.append(value)
                 return True
-        for at in range(self.entries.index(piece), -1, -1):
-            made = Piece(keeps=[value], measures=self.line.shapes[value] == "cell")
+        for at in range(self.entries.index(draft), -1, -1):
+            made = Draft(keeps=[value], measures=self.line.shapes[value] == "cell")
             if not self.missing(made, value, self.memory.readable(made, self.memory.before(at))):
                 self.entries.insert(at, made)
                 return True
@@ -164,13 +164,13 @@ def keep(line: Line, transfers: tuple[Transfer, ...], entries: list[Entry]) -> l
 
 
 def _cost(entries: list[Entry]) -> int:
-    return sum(len(entry.keeps) for entry in entries if isinstance(entry, Piece))
+    return sum(len(entry.keeps) for entry in entries if isinstance(entry, Draft))
 
 
 def _kept(line: Line, transfers: tuple[Transfer, ...], entries: list[Entry]) -> list[Entry]:
     copied = [_copy(entry) for entry in entries]
     Keeper(line, transfers, copied).run()
-    return [e for e in copied if not isinstance(e, Piece) or not e.idle]
+    return [e for e in copied if not isinstance(e, Draft) or not e.idle]
 
 
 def _copy(entry: Entry) -> Entry:
@@ -183,9 +183,9 @@ def _tries(
     line: Line, transfers: tuple[Transfer, ...], entries: list[Entry], kept: list[Entry]
 ) -> Iterator[tuple[list[Entry], list[Entry]]]:
     """Schedules with one store moved back, for each state whose old value is kept."""
-    leaves = {v for e in kept if isinstance(e, Piece) for v in e.keeps}
+    leaves = {v for e in kept if isinstance(e, Draft) for v in e.keeps}
     for at, entry in enumerate(entries):
-        for target, value in entry.stores if isinstance(entry, Piece) else ():
+        for target, value in entry.stores if isinstance(entry, Draft) else ():
             if target in leaves and target not in ("weight", "grad"):
                 for later in _behind(entries, at, line.shapes[value] == "cell"):
                     moved = _moved(entries, at, later, (target, value))
@@ -195,14 +195,14 @@ def _tries(
 def _behind(entries: list[Entry], at: int, cell: bool) -> Iterator[int]:
     for later in range(at + 1, len(entries)):
         entry = entries[later]
-        if isinstance(entry, Piece) and entry.measures == cell:
+        if isinstance(entry, Draft) and entry.measures == cell:
             yield later
 
 
 def _moved(entries: list[Entry], at: int, to: int, store: tuple[str, str]) -> list[Entry]:
     copied = [_copy(entry) for entry in entries]
     source, target = copied[at], copied[to]
-    assert isinstance(source, Piece) and isinstance(target, Piece)
+    assert isinstance(source, Draft) and isinstance(target, Draft)
     source.stores.remove(store)
     target.stores.append(store)
     return copied

@@ -15,8 +15,8 @@ from relaxc.language.source import Span
 from relaxc.program.ir import After, Apply, Assign, Constant, Expression, Let, Optimizer, Read, Reduce, Step, within
 from relaxc.program.passes.items import Block, Code, Cut, Item, Launch, Measure, all_items
 from relaxc.program.passes.normal import Normal
-from relaxc.program.passes.reads import reads
 from relaxc.program.paths import FINITE, STORED
+from relaxc.program.reads import reads
 
 LARGEST = sys.float_info.max
 STEPPED, RETURNED = "@step", "@cut"

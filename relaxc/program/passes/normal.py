@@ -31,12 +31,12 @@ from relaxc.program.ir import (
     flattened,
 )  # fmt: skip
 from relaxc.program.passes.items import Block, Captured, Code, Cut, Item, Launch, Measure, Sent, all_items, value_of
-from relaxc.program.passes.reads import expressions, reads
 from relaxc.program.paths import Guard, Kept
+from relaxc.program.reads import expressions, reads
+from relaxc.program.shapes import GIVEN
 from relaxc.topology.topology import Topology
 
 ORDER = ("number", "cell", "tensor")
-GIVEN = {"weight": "tensor", "grad": "tensor", "lr": "number", "t": "number", "workers": "number", "rank": "number"}
 UNCHANGING = frozenset({"workers", "rank"})
 
 
@@ -92,9 +92,13 @@ class _Where:
     depth: int
 
 
+def _given_shapes() -> dict[str, str]:
+    return {name: str(form.shape) for name, form in GIVEN.items()}
+
+
 class _Normaliser:
     def __init__(self, body: Body, statements: tuple[Statement, ...]) -> None:
-        self.normal = Normal(shapes={**GIVEN, **{s.name: s.shape for s in body.states}})
+        self.normal = Normal(shapes=_given_shapes() | {s.name: s.shape for s in body.states})
         self.statements = statements
         self.depths: dict[str, int] = {}
         """How many `after` stand around the definition of a name."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from relaxc.program.codec import EXACT
+from relaxc.program.gradients import take_gradient
 from relaxc.program.ir import Body, Expression, Program, Step
 from relaxc.program.passes.control import combinations, control_of
+from relaxc.program.passes.cut import Draft, Entry, Mark, cut, is_near
 from relaxc.program.passes.fragments import fragment
-from relaxc.program.passes.gradients import take_gradient
 from relaxc.program.passes.items import Sent
 from relaxc.program.passes.keeping import Memory, keep
 from relaxc.program.passes.line import Line, Names, Specialiser, number_reads
 from relaxc.program.passes.normal import Normal, normalise
 from relaxc.program.passes.placement import stages, why
-from relaxc.program.passes.schedule import Entry, Mark, Piece, is_near, schedule
 from relaxc.program.passes.start import start_fragments
 from relaxc.program.passes.verify_paths import verify_paths
 from relaxc.program.paths import STAGES, Fragment, Kept, Operation, Path, PathBody, Paths, Transfer, expressions
@@ -69,7 +69,7 @@ class _Body:
 
     def path(self, truths: tuple[bool, ...]) -> Path:
         line = Specialiser(self.normal, truths, self.names).run()
-        entries = keep(line, self.transfers, schedule(line, self.normal.sent, self.transfers))
+        entries = keep(line, self.transfers, cut(line, self.normal.sent, self.transfers))
         memory, kept = Memory(line, self.transfers, entries), self.kept_names(line, entries)
         placed: dict[str, list[Operation]] = {}
         used: set[str] = set()
@@ -92,7 +92,7 @@ class _Body:
         """kept.N for what is kept within a path. Other paths use the same ones."""
         taken = {"tensor": 0, "cell": 0}
         names: dict[str, str] = {}
-        for value in (v for entry in entries if isinstance(entry, Piece) for v in entry.keeps):
+        for value in (v for entry in entries if isinstance(entry, Draft) for v in entry.keeps):
             shape = line.shapes[value]
             if value in names:
                 continue

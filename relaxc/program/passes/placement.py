@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relaxc.program.passes.cut import Draft, Entry, Mark
 from relaxc.program.passes.line import Leaves, Line
-from relaxc.program.passes.schedule import Entry, Mark, Piece
 
 MARKS = ("begun", "cut", "step", "tail")
 
 
 def stages(line: Line, entries: list[Entry]) -> Iterator[tuple[str, Entry]]:
-    """Every piece, start and finish with its stage, in order."""
+    """Every draft, start and finish with its stage, in order."""
     marks = [entry.kind for entry in entries if isinstance(entry, Mark) and entry.kind in MARKS]
     applies = "before" if line.steps else "after"
     body = "backward" if "cut" in marks else applies
@@ -26,7 +26,7 @@ def stages(line: Line, entries: list[Entry]) -> Iterator[tuple[str, Entry]]:
 
 def why(stage: str, entry: Entry, line: Line) -> str:
     """In the user's words."""
-    if isinstance(entry, Piece):
+    if isinstance(entry, Draft):
         if entry.measures:
             return "norms are over whole parameters"
         return _WHY_COMPUTED[stage] if line.steps or stage != "after" else "there is no optimiser's step to wait for"

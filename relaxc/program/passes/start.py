@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relaxc.program.ir import Apply, Expression, Let, Read, Reduce, State
-from relaxc.program.passes.reads import reads
 from relaxc.program.paths import Fragment, Store
+from relaxc.program.reads import reads
 
 
 def start_fragments(states: tuple[State, ...]) -> list[Fragment]:

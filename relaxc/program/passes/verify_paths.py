@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relaxc.program.ir import Apply, Expression, Optimizer, Read, Reduce, within
-from relaxc.program.paths import Fragment, Guard, Operation, Path, PathBody, Paths, expressions
+from relaxc.program.ir import Apply, Optimizer, Reduce, within
+from relaxc.program.paths import FINITE, STORED, Fragment, Guard, Operation, Path, PathBody, Paths, expressions
+from relaxc.program.reads import reads
 from relaxc.program.verify import VerifyError
 
 OPERANDS = ("kept.", "slot.")
@@ -28,8 +29,7 @@ def _require(condition: bool, what: str) -> None:
 
 def operands(fragment: Fragment) -> set[str]:
     """The kept.N and slot.N that it reads."""
-    names = {p.name for e in expressions(fragment) for p in within(e) if isinstance(p, Read)}
-    return {n for n in names if n.startswith(OPERANDS)}
+    return {n for e in expressions(fragment) for n in reads(e) if n.startswith(OPERANDS)}
 
 
 def _fragment(body: PathBody, fragment: Fragment) -> None:
@@ -39,7 +39,7 @@ def _fragment(body: PathBody, fragment: Fragment) -> None:
     for let in fragment.lets:
         _require(let.name not in seen, f"let {let.name} twice in a fragment")
         later = {other.name for other in fragment.lets} - seen
-        _require(not later & _reads(let.value), f"let {let.name} reads a later one")
+        _require(not later & reads(let.value), f"let {let.name} reads a later one")
         seen.add(let.name)
     targets = [store.target for store in fragment.stores]
     _require(len(set(targets)) == len(targets), "a fragment stores twice to one target")
@@ -51,15 +51,11 @@ def _fragment(body: PathBody, fragment: Fragment) -> None:
         _require(
             _shape(body, store.target) == "tensor" or fragment.measures, "a cell is stored by no measuring fragment"
         )
-    reads = {n for e in expressions(fragment) for n in _reads(e)}
-    _require("arrived" not in reads or fragment.receives is not None, "nothing arrives")
-    _require("coded" not in reads or fragment.sends is not None, "no code is sent")
+    found = {n for e in expressions(fragment) for n in reads(e)}
+    _require("arrived" not in found or fragment.receives is not None, "nothing arrives")
+    _require("coded" not in found or fragment.sends is not None, "no code is sent")
     measured = any(isinstance(p, Reduce) for e in expressions(fragment) for p in within(e))
     _require(fragment.measures or not measured, "a norm in a fragment that does not measure")
-
-
-def _reads(e: Expression) -> set[str]:
-    return {p.name for p in within(e) if isinstance(p, Read)}
 
 
 def _known(body: PathBody, name: str) -> bool:
@@ -115,8 +111,8 @@ class _Walk:
             self.sent.add(fragment.sends)
         targets = {store.target for store in fragment.stores}
         self.written |= targets
-        reads = {n for e in expressions(fragment) for n in _reads(e)}
-        _require(stage != "tail" or "grad" not in reads, "the tail reads grad")
+        found = {n for e in expressions(fragment) for n in reads(e)}
+        _require(stage != "tail" or "grad" not in found, "the tail reads grad")
         _require(stage != "begin" or all(t.startswith(OPERANDS) for t in targets), "a state changes in begin")
 
     def _late_only(self) -> set[int]:
@@ -149,4 +145,4 @@ class _Walk:
         for name, e in self.path.numbers:
             _require(not any(isinstance(p, Reduce) for p in within(e)), f"{name} is no number")
             _require(not any(isinstance(p, Optimizer) and p.tensor for p in within(e)), f"{name} is no number")
-            _require(not any(isinstance(p, Apply) and p.function in ("stored", "finite") for p in within(e)), name)
+            _require(not any(isinstance(p, Apply) and p.function in (STORED, FINITE) for p in within(e)), name)

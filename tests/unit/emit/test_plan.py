@@ -11,7 +11,7 @@ from fragment_cases import CASES, G, W, body, transfer
 
 from relaxc import manifest, pipeline
 from relaxc.emit.plan import Sources, emit
-from relaxc.language.source import Source
+from relaxc.language.source import Source, Span
 from relaxc.program.ir import Constant, Exchange, Optimizer, Program, Read, State
 from relaxc.program.paths import (
     Fragment,
@@ -84,7 +84,8 @@ def kernels_of(plan: manifest.Manifest) -> list[manifest.KernelPlan]:
 
 def test_a_native_gradient_has_kernels_in_its_own_type():
     exchange = Exchange("mean", G, codecs.minmax(8), "both", "all", None, 0)
-    made = replace(body(Fragment((), ())), fragments=(), gradient=Gradient(exchange, 3), text="relax  gradients")
+    span = Span(Source("spec", "relax  gradients"), 0, 16)
+    made = replace(body(Fragment((), ())), fragments=(), gradient=Gradient(exchange, 3), span=span)
     plan = emitted(made).manifest.bodies[0]
     assert plan.gradient is not None and plan.program is None
     assert (plan.statement, plan.gradient.delay, plan.agreement, plan.staleness) == ("relax gradients", 3, "local", 2)
@@ -190,7 +191,7 @@ def test_what_a_body_is_beside_its_kernels():
     assert plan.paths[0].numbers == (("k.1", ("*", "k", "optimizer.momentum")),)
     assert plan.paths[0].captures == ((2, "number.0", "t"),) and not plan.paths[0].steps
     assert plan.paths[0].stages == {"before": (manifest.OperationPlan("compute", 1, True, "here"),)}
-    assert (plan.settings, plan.optimizer_states) == (("momentum",), ("momentum_buffer",))
+    assert plan.settings == ("momentum",)
     assert plan.owns == ((["lazy", [["ring", []]]], 1),)
     assert plan.start == (0,) and plan.kept == (manifest.KeptPlan("tensor", 2),)
     assert plan.fragments[1].kernels[0].operands == ("weight", "optimizer.momentum_buffer")
@@ -216,6 +217,8 @@ def test_the_hash_covers_whatever_workers_have_to_agree_on():
     others.append(replace(base, transfers=(replace(base.transfers[0], exchange=moved),)))
     assert len({hash_of(made) for made in (base, *others)}) == 1 + len(others)
     assert hash_of(mixing()) == hash_of(base)
+    told = [replace(base, paths=(line(("before", (Operation("compute", 0, why=why),))),)) for why in ("here", "there")]
+    assert hash_of(told[0]) == hash_of(told[1]), "only why it stands there differs"
 
 
 def test_kernels_are_for_the_models_types_alone():

@@ -28,7 +28,6 @@ PICTURES = [
             "(0)  (1)  (2)  (3)"
         ),
     ),
-    (Topology("torus", (1, 4)), 4, "0 - 1 - 2 - 3 - (0)"),
     (Topology("complete"), 4, "each of 0 to 3 with all others, 1/4 each"),
     (
         Topology("star"),

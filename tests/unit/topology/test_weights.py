@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaxc.topology.kinds import TOPOLOGIES, changes, directed, pattern, period, refusal
 from relaxc.topology.topology import Topology, from_plain, to_plain
-from relaxc.topology.weights import matrix, max_partners, own_weight, partners, receivers, weights
+from relaxc.topology.weights import matrix, own_weight, partners, receivers, weights
 
 PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "lazy", "shuffled")]
 WRAPPED = [Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN]
@@ -54,19 +54,7 @@ def test_workers_agree_who_sends_to_whom(topology, workers):
             assert [peer for peer, _ in row] == sorted({rank, *hears[rank]})
             assert all(weight > 0 for peer, weight in row if peer != rank)
             assert own_weight(topology, workers, round, 3, rank) == dict(row)[rank]
-            assert rank not in hears[rank] and max(len(hears[rank]), len(sends[rank])) <= max_partners(
-                topology, workers
-            )
-
-
-@pytest.mark.parametrize(("topology", "workers"), cases(EVERY))
-def test_the_most_partners_are_met(topology, workers):
-    counts = [
-        len(partners(topology, workers, round, 0, rank))
-        for round in range(pattern(topology, workers))
-        for rank in range(workers)
-    ]
-    assert max(counts) == max_partners(topology, workers)
+            assert rank not in hears[rank] and rank not in sends[rank]
 
 
 def edges_by_hand(name, n):
@@ -251,7 +239,6 @@ def test_refusals_say_which_counts_there_are():
     assert (
         refusal(Topology("torus"), 2) == "a torus has rows and columns of two workers or more, such as 4 = 2 x 2, not 2"
     )
-    assert refusal(Topology("torus", (2, 4)), 6) == "a torus of 2 x 4 has 8 workers, not 6"
     assert refusal(GIVEN, 2) == "the edges name worker 2, so there must be 3 workers or more, not 2"
     assert refusal(Topology("lazy", (Topology("hypercube"),)), 3) == refusal(Topology("hypercube"), 3)
     with pytest.raises(ValueError, match="power of two"):
@@ -267,24 +254,7 @@ def test_which_counts_are_refused():
             assert not any(refusal(topology, n) for n in range(1, 300))
 
 
-def test_a_torus_may_be_given_its_sides():
-    np.testing.assert_array_equal(matrix(Topology("torus", (1, 6)), 6, 0, 0), matrix(Topology("ring"), 6, 0, 0))
-    np.testing.assert_array_equal(matrix(Topology("torus", (3, 4)), 12, 0, 0), matrix(Topology("torus"), 12, 0, 0))
-    assert partners(Topology("torus", (4, 3)), 12, 0, 0, 0) == (1, 2, 3, 9)
-
-
-def test_edges_from_a_file():
-    np.testing.assert_array_equal(
-        matrix(GIVEN, 4, 0, 0), [[0.5, 0.5, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0.25, 0.75, 0], [0, 0, 0, 1]]
-    )
-    np.testing.assert_allclose(matrix(PATH, 3, 0, 0), matrix(Topology("chain"), 3, 0, 0))
-
-
-def test_an_own_weight_of_nothing_stays_in_the_row():
-    assert weights(Topology("edges", ((0, 1, 1.0),)), 2, 0, 0, 1) == ((0, 1.0), (1, 0.0))
-
-
-@pytest.mark.parametrize("topology", [*EVERY, Topology("torus", (2, 4))], ids=str)
+@pytest.mark.parametrize("topology", EVERY, ids=str)
 def test_plain_data_and_back_through_json(topology):
     import json
 

@@ -1,6 +1,6 @@
-"""What of a straight line is computed together: pieces, which become fragments, between what has to be waited for.
+"""What of a straight line is computed together: drafts, which become fragments, between what has to be waited for.
 
-The line is walked in text order. A piece takes in all that comes until something is needed that it can't have: the
+The line is walked in text order. A draft takes in all that comes until something is needed that it can't have: the
 result of an exchange under way, a second code to send, a norm. Exchanges that need no more than what an iteration
 begins with are sent first of all.
 """
@@ -18,8 +18,8 @@ from relaxc.program.paths import Transfer
 
 
 @dataclass(eq=False)
-class Piece:
-    """A fragment in the making. `stores` are (target, value); `keeps` values that later pieces need; `norms` the cells
+class Draft:
+    """A fragment in the making. `stores` are (target, value); `keeps` values that later drafts need; `norms` the cells
     that it measures; `starts` the transfers that may leave behind it; `theirs` those of its slot.N and kept.N that
     belong to what lands."""
 
@@ -58,23 +58,23 @@ class Mark:
     late: bool = False
 
 
-Entry = Piece | Mark
+Entry = Draft | Mark
 
 
-def schedule(line: Line, sent: list[Sent], transfers: tuple[Transfer, ...]) -> list[Entry]:
-    return _Scheduler(line, sent, transfers).run()
+def cut(line: Line, sent: list[Sent], transfers: tuple[Transfer, ...]) -> list[Entry]:
+    return _Cutter(line, sent, transfers).run()
 
 
-class _Scheduler:
+class _Cutter:
     def __init__(self, line: Line, sent: list[Sent], transfers: tuple[Transfer, ...]) -> None:
         self.line, self.sent, self.transfers = line, sent, transfers
         self.done: list[Entry] = []
-        self.current: Piece | None = None
+        self.current: Draft | None = None
         self.started: set[int] = set()
         self.finished: set[int] = set()
         self.landed: set[int] = set()
         self.measured: set[str] = set()
-        self.coded: dict[str, Piece] = {}
+        self.coded: dict[str, Draft] = {}
         self.events = list(_needed(line.events))
         self.senders: dict[str, Leaves] = {}
         for event in self.events:
@@ -137,7 +137,7 @@ class _Scheduler:
             return False
         wanted = self.memory_of(event.value)
         for entry in self.done:
-            if isinstance(entry, Piece) and wanted <= {m for v in entry.outputs() for m in self.memory_of(v)}:
+            if isinstance(entry, Draft) and wanted <= {m for v in entry.outputs() for m in self.memory_of(v)}:
                 entry.stores.append((f"kept.{event.number}", event.value))
                 return True
         return False
@@ -151,30 +151,30 @@ class _Scheduler:
         numbers = self.line.number_closure(value)
         return outside and not any(n == "lr" or n.startswith(("optimizer.", "late.")) for n in numbers)
 
-    # --- pieces
+    # --- drafts
 
-    def open(self) -> Piece:
+    def open(self) -> Draft:
         if self.current is None:
-            self.current = Piece()
+            self.current = Draft()
         return self.current
 
     def close(self) -> None:
-        piece, self.current = self.current, None
-        if piece is not None and not piece.empty:
-            self.done.append(piece)
-            self.done.extend(Mark("start", number) for number in piece.starts)
+        draft, self.current = self.current, None
+        if draft is not None and not draft.empty:
+            self.done.append(draft)
+            self.done.extend(Mark("start", number) for number in draft.starts)
 
-    def fit(self, value: str, target: str = "") -> Piece:
-        """The piece in which `value` can be computed, and stored to `target`: what lands and what is launched share
-        names, so they don't share a piece."""
+    def fit(self, value: str, target: str = "") -> Draft:
+        """The draft in which `value` can be computed, and stored to `target`: what lands and what is launched share
+        names, so they don't share a draft."""
         self.prepare(value)
-        piece, theirs = self.open(), self.theirs(value)
-        mine = {t for t, _ in piece.stores} | {target}
-        if mine & (theirs | piece.theirs):
+        draft, theirs = self.open(), self.theirs(value)
+        mine = {t for t, _ in draft.stores} | {target}
+        if mine & (theirs | draft.theirs):
             self.close()
-            piece = self.open()
-        piece.theirs |= theirs
-        return piece
+            draft = self.open()
+        draft.theirs |= theirs
+        return draft
 
     def theirs(self, value: str) -> set[str]:
         return {v.removeprefix("late.") for v in self.line.closure(value) if v.startswith(("late.kept.", "late.slot."))}
@@ -214,17 +214,17 @@ class _Scheduler:
         if number in self.started:
             return
         transfer = self.transfers[number]
-        piece = self.fit(value, f"slot.{number}")
-        if transfer.leaves == "code" and (piece.sends is not None or piece.receives is not None):
+        draft = self.fit(value, f"slot.{number}")
+        if transfer.leaves == "code" and (draft.sends is not None or draft.receives is not None):
             self.close()
-            piece = self.fit(value, f"slot.{number}")
+            draft = self.fit(value, f"slot.{number}")
         if transfer.leaves == "code":
-            piece.sends, piece.value, piece.code = number, value, event.code
+            draft.sends, draft.value, draft.code = number, value, event.code
             if event.code is not None:
-                self.coded.setdefault(event.code, piece)
+                self.coded.setdefault(event.code, draft)
         if transfer.leaves == "slot" or (transfer.lands == "slot" and is_near(transfer.exchange)):
-            piece.stores.append((f"slot.{number}", value))
-        piece.starts.append(number)
+            draft.stores.append((f"slot.{number}", value))
+        draft.starts.append(number)
         self.started.add(number)
 
     # --- cells
@@ -234,8 +234,8 @@ class _Scheduler:
             self.measured.add(norm)
             self.measuring(norm).norms.append(norm)
 
-    def measuring(self, value: str, target: str = "") -> Piece:
-        """A piece for cells that can compute `value`, and store it to `target`: before the current one, unless that
+    def measuring(self, value: str, target: str = "") -> Draft:
+        """A draft for cells that can compute `value`, and store it to `target`: before the current one, unless that
         brings what it needs."""
         self.prepare_inside(value)
         made = set(self.line.closure(value))
@@ -246,17 +246,17 @@ class _Scheduler:
         ):
             self.close()
         last = self.done[-1] if self.done else None
-        if not isinstance(last, Piece) or not last.measures or self.apart(last, value, target):
-            last = Piece(measures=True)
+        if not isinstance(last, Draft) or not last.measures or self.apart(last, value, target):
+            last = Draft(measures=True)
             self.done.append(last)
         last.theirs |= self.theirs(value)
         return last
 
-    def apart(self, piece: Piece, value: str, target: str) -> bool:
-        """Whether a norm would be taken of a norm of the same piece, or names of two launches would meet."""
-        nested = value in self.line.norms and set(self.line.closure(value)) & set(piece.norms) - {value}
-        mine = {t for t, _ in piece.stores} | {target}
-        return bool(nested or mine & (piece.theirs | self.theirs(value)))
+    def apart(self, draft: Draft, value: str, target: str) -> bool:
+        """Whether a norm would be taken of a norm of the same draft, or names of two launches would meet."""
+        nested = value in self.line.norms and set(self.line.closure(value)) & set(draft.norms) - {value}
+        mine = {t for t, _ in draft.stores} | {target}
+        return bool(nested or mine & (draft.theirs | self.theirs(value)))
 
     def prepare_inside(self, value: str) -> None:
         """As prepare, for the norms inside of a norm too."""
@@ -278,7 +278,7 @@ class _Scheduler:
         transfer = self.transfers[number]
         if transfer.lands == "code":
             sent = next(e for e in self.events if isinstance(e, Leaves) and e.number == number)
-            self.current = Piece(receives=number, near=sent.value if is_near(transfer.exchange) else None)
+            self.current = Draft(receives=number, near=sent.value if is_near(transfer.exchange) else None)
 
     def finish_late(self, number: int) -> None:
         if number not in self.landed and not self.sent[number].now:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relaxc.program.ir import After, Assign, Exchange, Expression, Let, Read, Statement
-from relaxc.program.passes.reads import expressions, reads
 from relaxc.program.paths import Gradient
+from relaxc.program.reads import expressions, reads
 
 
 def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, tuple[Statement, ...]]:
@@ -17,7 +17,7 @@ def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, t
             Let(name=let, value=value),
             After(delay=delay, body=(Assign(name="grad", value=Read(name=read)),)),
             *rest,
-        ) if read == let and _is_mean(value) and not _reads(tuple(rest), let):
+        ) if read == let and _is_mean(value) and all(let not in reads(e) for e in expressions(tuple(rest))):
             return _gradient(value, delay), tuple(rest)
     return None, statements
 
@@ -29,7 +29,3 @@ def _is_mean(e: Expression) -> bool:
 def _gradient(e: Expression, delay: int) -> Gradient:
     assert isinstance(e, Exchange)
     return Gradient(e, delay)
-
-
-def _reads(statements: tuple[Statement, ...], name: str) -> bool:
-    return any(name in reads(e) for e in expressions(statements))
