@@ -15,8 +15,9 @@ from relaxc.language.functions import FUNCTIONS, PERIODS, Where, arity, many
 from relaxc.language.names import parts
 from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.purposes import check_purposes
+from relaxc.language.reading import is_condition, no_condition
 from relaxc.language.report import Report
-from relaxc.language.sites import BY_KEYWORD, Site, kind_of, roles
+from relaxc.language.sites import BY_KEYWORD, PLACED, Site, kind_of, roles
 from relaxc.language.source import Span
 from relaxc.language.structure import check_structure
 from relaxc.language.unbuilt import refuse
@@ -151,9 +152,14 @@ class _Body:
             self.count(e, (1, 1))
             self.keywords(e, ())
             for argument in e.arguments:
-                self.expression(argument, Where.HEADER)
+                self.number_of_a_period(argument)
         else:
-            self.expression(e, Where.HEADER)
+            self.number_of_a_period(e)
+
+    def number_of_a_period(self, e: syntax.Expression) -> None:
+        if is_condition(e):
+            no_condition(clipped(format.expression(e)), e.span, self.report)
+        self.expression(e, Where.HEADER)
 
     # --- expressions
 
@@ -188,8 +194,8 @@ class _Body:
             case syntax.Call():
                 self.call(e, where, may_be_late)
 
-    def no_number(self, e: syntax.Expression, label: str) -> None:
-        self.report.error("RX0209", f"`{clipped(format.expression(e))}` is not a number", e.span, label)
+    def no_number(self, e: syntax.Expression, label: str, help_: str | None = None) -> None:
+        self.report.error("RX0209", f"`{clipped(format.expression(e))}` is not a number", e.span, label, help_)
 
     def member(self, e: syntax.Member, where: Where) -> None:
         if e.base != "optimizer":
@@ -218,7 +224,9 @@ class _Body:
         elif e.name in FUNCTIONS:
             self.report.error("RX0105", f"`{e.name}` is a function", e.span, help=f"call it: {e.name}(...)")
         elif e.name in (*TOPOLOGIES, *ROUTE_NAMES, *FEEDBACKS) or e.name in library.codecs():
-            self.no_number(e, "a topology" if e.name in TOPOLOGIES else "a word")
+            graph = e.name in TOPOLOGIES
+            help_ = f"it stands in a mix: mix(weight, {e.name})" if graph else None
+            self.no_number(e, "a topology" if graph else "a word", help_)
         else:
             self.unknown(e.name, e.span)
 
@@ -251,11 +259,26 @@ class _Body:
             self.misplaced("a delay that is not part of an assignment", e, help_)
         if self.count(e, takes):
             self.keywords(e, FUNCTIONS[e.function].keywords)
+            if self.swapped(e):
+                return
         for position, argument in enumerate(e.arguments):
             self.argument(kind_of(e.function, position), argument, where, may_be_late)
         for keyword in e.keywords:
             if keyword.name in BY_KEYWORD:
                 self.special(BY_KEYWORD[keyword.name], keyword.value)
+
+    def swapped(self, e: syntax.Call) -> bool:
+        """Whether a mix has its topology first, which is reported."""
+        if PLACED.get(e.function) != "topology" or [self.is_topology(a) for a in e.arguments] != [True, False]:
+            return False
+        graph, value = (clipped(format.expression(a)) for a in e.arguments)
+        self.report.error("RX0209", f"the arguments of `{e.function}` are swapped", e.span, "the topology comes last",
+                          f"write {e.function}({value}, {graph})")  # fmt: skip
+        return True
+
+    def is_topology(self, e: syntax.Expression) -> bool:
+        name = e.function if isinstance(e, syntax.Call) else e.name if isinstance(e, syntax.Name) else ""
+        return name in TOPOLOGIES
 
     def argument(self, kind: str, e: syntax.Expression, where: Where, may_be_late: bool) -> None:
         if kind == "number":

@@ -110,14 +110,14 @@ class Reader:
     def _fixed(self, how: str, value: syntax.Expression) -> Period | None:
         shown, span = _shown(value), value.span
         number = numeric(value)
-        if number is None:
+        if is_condition(value):
+            no_condition(shown, span, self.report)
+        elif number is None:
             label = "a topology" if shown in TOPOLOGIES else ""
             self.report.error("RX0211", f"`{shown}` is not a period", span, label,
                               "write a number of iterations, geometric(n) or staggered(n)")  # fmt: skip
-        elif not 1 <= number <= MAX_PERIOD or (how != "geometric" and not number.is_integer()):
-            label = "not a number from 1 up" if how == "geometric" else "not a whole number from 1 up"
-            help_ = f"use at most {MAX_PERIOD}" if number > MAX_PERIOD else "a period counts iterations: 8"
-            self.report.error("RX0211", f"a period of {shown} iterations", span, label, help_)
+        elif (wrong := wrong_period(how, number)) is not None:
+            self.report.error("RX0211", f"a period of {shown} iterations", span, *wrong)
         else:
             return Period(how, constant(number, span), span)
         return None
@@ -199,6 +199,29 @@ class Reader:
         else:
             label, help_ = "", did_you_mean(name, words) or f"use {listed(words)}"
         self.report.error(code, f"no {knob} `{shown}`", value.span, label, help_)
+
+
+def wrong_period(how: str, number: float) -> tuple[str, str] | None:
+    """What is wrong with the number of a period and what to do about it; None where it can be one."""
+    if number > MAX_PERIOD:
+        return "too long", f"use at most {MAX_PERIOD}"
+    if how == "geometric":
+        return None if number >= 1 else ("not a number from 1 up", "the mean period counts iterations: 8 or 1.5")
+    whole_number = number >= 1 and number.is_integer()
+    return None if whole_number else ("not a whole number from 1 up", "a period counts iterations: 8")
+
+
+CONDITIONS = ("and", "or", "not", "<", "<=", ">", ">=", "==", "!=")
+
+
+def is_condition(e: syntax.Expression) -> bool:
+    return isinstance(e, syntax.Unary | syntax.Binary) and e.operator in CONDITIONS
+
+
+def no_condition(shown: str, span: Span, report: Report) -> None:
+    """Of what is true or false and stands where a period is wanted."""
+    report.error("RX0211", f"`{shown}` is a condition, not a period", span, "a period is a number of iterations",
+                 "for a condition on time write phases, one after the other: phase NAME for n { ... }")  # fmt: skip
 
 
 def _constant(argument: Argument) -> syntax.Expression | None:

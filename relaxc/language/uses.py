@@ -146,7 +146,7 @@ class Checker:
         before = self.report.mistakes
         arguments = self._arguments(found, given, item.target_span)
         use = Use(item.span, test, found.definition, arguments, format.statement(item), found.names)
-        if self.report.mistakes > before:
+        if self.report.mistakes > before or not _complete(use):
             return None
         if self.defined.algorithms.get(found.definition.name) is not found.definition or (
             found.definition.name not in self.faulty
@@ -186,6 +186,15 @@ class Checker:
         found = Found(definition, self.defined.names)
         use = Use(definition.span, None, definition, self._arguments(found, {}, definition.span),
                   f"relax with {definition.name}", found.names)  # fmt: skip
+        if not _complete(use):
+            return None
         if self.report.mistakes == before:
             check_values(use, self.report)
         return use if self.report.mistakes == before else None
+
+
+def _complete(use: Use) -> bool:
+    """Whether all parameters that the body names have a value: one made of a param with a mistake, which is reported
+    there, has none."""
+    given = {argument.name for argument in use.arguments}
+    return given >= kinds_of(use.definition).keys()

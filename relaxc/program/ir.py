@@ -248,12 +248,23 @@ Selector = tuple[object, ...] | None
 @dataclass(frozen=True, slots=True)
 class Body:
     """The program of the parameters that `selector` matches and no earlier body's does. Names of lets are unique in a
-    body."""
+    body. `span` is the statement that runs it, `title` the name of the algorithm where it is defined in that file."""
 
     selector: Selector
     states: tuple[State, ...]
     statements: tuple[Statement, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    title: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def places(self) -> tuple[Span, ...]:
+        """Where to show what is wrong with the body as a whole: the algorithm's name, and the statement that runs
+        it."""
+        use = self.span and self.span.first_line
+        if use is None or self.title is None:
+            return () if use is None else (use,)
+        runs = self.title.start < use.start or use.end <= self.title.start
+        return (self.title, use) if runs else (self.title,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from relaxc.language import syntax
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
+from relaxc.language.places import name_span
 from relaxc.language.report import Report
+from relaxc.language.source import Span
 from relaxc.language.spec import Spec, Use
 from relaxc.program.ir import Body, Program, Selector, State
 from relaxc.program.lower_expressions import Codecs, Expressions, Places
@@ -35,7 +37,12 @@ def _body(use: Use, places: Places, codecs: Codecs, report: Report) -> Body:
     states = tuple(_states(use, expressions))
     lowered = statements.body(use.definition.body)
     selector = None if use.selector is None else lower_selector(use.selector)
-    return shaped(Body(selector, states, lowered, use.span))
+    return shaped(Body(selector, states, lowered, use.span, _title(use)))
+
+
+def _title(use: Use) -> Span | None:
+    own = use.definition.span.source is use.span.source
+    return name_span(use.definition, "algorithm") if own else None
 
 
 def _states(use: Use, expressions: Expressions) -> Iterator[State]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from relaxc.language import resolve, syntax
+from relaxc.language.reading import wrong_period
 from relaxc.language.source import Span
 from relaxc.language.spec import Period
 from relaxc.program.ir import (
@@ -114,9 +115,9 @@ class Statements:
 
     def period(self, period: Period, span: Span) -> Expression:
         value = self.of.expression(period.value)
-        if isinstance(value, Constant) and not (value.value >= 1 and value.value.is_integer()):
-            self.of.report.error("RX0211", f"a period of {value.value:g} iterations", span,
-                                 "not a whole number from 1 up", "a period counts iterations: 8")  # fmt: skip
+        wrong = wrong_period(period.how, value.value) if isinstance(value, Constant) else None
+        if isinstance(value, Constant) and wrong is not None:
+            self.of.report.error("RX0211", f"a period of {value.value:g} iterations", span, *wrong)
         return value
 
     def after(self, s: syntax.After) -> Iterator[Statement]:

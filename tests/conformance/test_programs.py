@@ -331,7 +331,7 @@ def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, worker
     exact = only_codes(spec)
     for rank, (seen, state, (sent, predicted)) in enumerate(answers):
         assert sent == predicted, "bytes on the wire are not the plan's"
-        assert (sent > 0) == (workers > 1)
+        assert sent > 0 or workers == 1
         for iteration in range(ITERATIONS):
             for p in PARAMETERS:
                 where = f"rank {rank}, {p.name} after iteration {iteration}"

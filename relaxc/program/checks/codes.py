@@ -10,6 +10,7 @@ from relaxc.program.ir import Codec, Decode, Encode, Exchange, Expression, Let, 
 from relaxc.program.shapes import Shape, form_of
 
 NOT_BUILT = "in the language, but not in this version"
+UNSENT = "send it by mean, sum or mix; without one there is nothing to encode for"
 
 
 def check_codes(judged: Judged, report: Report) -> None:
@@ -32,6 +33,8 @@ def _visit(judged: Judged, e: Expression, code_allowed: bool, report: Report) ->
             _exchange(judged, e, report)
         case Encode(value=value):
             _tensor(judged, value, "encode", place(e), report)
+        case Decode(code=Encode()):
+            report.error("RX0319", "a code is decoded and never sent", place(e), "", UNSENT)
         case Decode(code=code) if not judged.is_code(code):
             report.error("RX0315", "only a code can be decoded", place(e), "", "make one: let code = encode(x, 8bit)")
         case Reduce(argument=argument) if form_of(argument, judged.forms).shape < Shape.TENSOR:
@@ -84,8 +87,7 @@ def _decoded(judged: Judged) -> set[str | None]:
 
 def _one_code(let: Let, codec: Codec, sent: int, decoded: bool, report: Report) -> None:
     if not sent:
-        report.error("RX0319", f"the code `{let.name}` is never sent", place(let), "",
-                     "send it by mean, sum or mix; without one there is nothing to encode for")  # fmt: skip
+        report.error("RX0319", f"the code `{let.name}` is never sent", place(let), "", UNSENT)
     elif not decoded and codec.biased:
         report.warn("RX0331", f"what {codec.text} loses is lost for good", place(let),
                     "a biased codec without feedback",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from relaxc.language.reading import CONDITIONS, no_condition, wrong_period
 from relaxc.language.report import Report
 from relaxc.program.agreement import LOCAL
 from relaxc.program.checks.judged import Judged, place
-from relaxc.program.ir import Every, Optimizer, Read, within
+from relaxc.program.ir import Apply, Constant, Every, Optimizer, Read, within
 from relaxc.program.shapes import Shape, form_of
 
 
@@ -29,6 +30,22 @@ def _period(judged: Judged, every: Every, report: Report) -> None:
         report.error("RX0311", f"a period that depends on {_first(judged, every, late=True)}", place(every),
                      "it is read at optimizer.step(), too late to choose what runs",
                      "compute it from t, workers, constants and states that depend on nothing else")  # fmt: skip
+    else:
+        _number(judged, every, report)
+
+
+def _number(judged: Judged, every: Every, report: Report) -> None:
+    """What a let stands for; what the header itself says was seen before."""
+    value, seen = every.period, False
+    while isinstance(value, Read) and value.name in judged.lets:
+        value, seen = judged.lets[value.name].value, True
+    if not seen:
+        return
+    span = place(every.period)
+    if isinstance(value, Apply) and value.function in CONDITIONS:
+        no_condition(span.text, span, report)
+    elif isinstance(value, Constant) and (wrong := wrong_period(every.how, value.value)) is not None:
+        report.error("RX0211", f"a period of {value.value:g} iterations", span, *wrong)
 
 
 def _first(judged: Judged, every: Every, late: bool) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf, pi, sin
 
 from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
+from relaxc.program.checks.pull import factor_of_pull
 from relaxc.program.facts import of_the_launch
 from relaxc.program.ir import (
     After,
@@ -110,15 +112,18 @@ def _pulled_twice(judged: Judged, launch: Launch, report: Report) -> None:
     after = launch.after
     if launch.apart > after.delay:
         return
-    for let in (judged.lets[name] for name in of_the_launch(after, judged.lets)):
+    lets = [judged.lets[name] for name in of_the_launch(after, judged.lets)]
+    for let in lets:
         changed = judged.sources(let.value) & _assigned(after) - {"grad"}
         if not changed or _taken_out(judged, let, launch.beside):
             continue
         topology = _mixed_weight(judged, let)
-        if topology is None:
+        if topology is not None:
+            _mixed_late(judged, launch, topology, report)
+        elif _is_weight(let.value) and any(map(partial(_mixed_weight, judged), lets)):
+            continue  # what the mix is compared with
+        else:
             _warn(launch, sorted(changed), report)
-        elif (found := spread(topology)) >= stable_below(launch.rounds):
-            _warn_mix(launch, topology, found, report)
         return
 
 
@@ -164,13 +169,20 @@ def _warn(launch: Launch, changed: list[str], report: Report) -> None:
                 f"{_rarer(launch.after.delay)}, or send the progress since the last launch")  # fmt: skip
 
 
-def _warn_mix(launch: Launch, topology: Topology, found: float, report: Report) -> None:
+def _mixed_late(judged: Judged, launch: Launch, topology: Topology, report: Report) -> None:
+    """A pull by a constant factor is as a mix whose 1 - lambda are as much smaller."""
+    factor = factor_of_pull(judged, launch.after)
+    found, below = spread(topology) * (1 if factor is None else factor), stable_below(launch.rounds)
+    if found < below:
+        return
     delay = launch.after.delay
-    below = stable_below(launch.rounds)
     often = "in every iteration" if launch.apart == 1 else f"once in {launch.apart:g} iterations"
-    report.warn("RX0330", f"weights mixed over {topology} {often}, {delay} late, diverge",
-                place(launch.after), f"1 - lambda_min(W) is up to {found:.2f}, as the number of workers is; "
-                f"stable below {below:.2f}", _rarer(delay))  # fmt: skip
+    does = "may diverge" if factor is None else "diverge"
+    what = "1 - lambda_min(W)" if factor in (None, 1) else f"{factor:g} * (1 - lambda_min(W))"
+    where = " for a pull by the whole difference" if factor is None else ""
+    report.warn("RX0330", f"weights mixed over {topology} {often}, {delay} late, {does}",
+                place(launch.after), f"{what} is up to {found:.2f}, as the number of workers is; "
+                f"stable below {below:.2f}{where}", _rarer(delay))  # fmt: skip
 
 
 def _rarer(delay: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from relaxc.language.diagnostics import Label
 from relaxc.language.report import Report
-from relaxc.language.source import Span
 from relaxc.program.agreement import phases_of
 from relaxc.program.checks.judged import Judged, place, values
 from relaxc.program.ir import Assign, Optimizer, Read, Statement, Step, within
@@ -35,16 +34,9 @@ def _assigns(statement: Statement, name: str) -> bool:
 
 def _weight_moves(judged: Judged, statements: list[Statement], report: Report) -> None:
     if not any(isinstance(s, Step) or _assigns(s, "weight") for s in statements):
-        span = judged.body.span or (place(statements[0]) if statements else None)
-        report.error("RX0316", "weights never change", header(span or place(Step())),
-                     "there is neither `step` nor an assignment to weight",
-                     "add `step`, the user's optimiser")  # fmt: skip
-
-
-def header(span: Span) -> Span:
-    """A statement or definition without its block."""
-    text = span.text.split("{")[0].rstrip()
-    return Span(span.source, span.start, span.start + len(text))
+        span, *runs = judged.body.places or (place(statements[0] if statements else Step()),)
+        report.error("RX0316", "weights never change", span, "there is neither `step` nor an assignment to weight",
+                     "add `step`, the user's optimiser", [Label(use, "run here") for use in runs])  # fmt: skip
 
 
 def _weight_before_grad(before: list[Statement], grad: Statement, report: Report) -> None:

@@ -3,8 +3,10 @@ have."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
+from relaxc.language.diagnostics import Label
 from relaxc.language.source import Span
 from relaxc.program.ir import Assign, Constant, Let
 from relaxc.program.passes.items import Block, Item
@@ -48,11 +50,13 @@ def _steps(normal: Normal, items: tuple[Item, ...], guard: int) -> list[Guard | 
     return steps
 
 
-def combinations(guards: list[Guard], span: Span | None) -> list[tuple[bool, ...]]:
+def combinations(guards: list[Guard], places: Sequence[Span]) -> list[tuple[bool, ...]]:
     """The truths that guards can have together. Raise SpecError (RX0340) where there are too many."""
     if (count := _count(guards, -1)) > MOST_PATHS:
         message = f"too many combinations of every, phase and after: {count}; at most {MOST_PATHS}"
-        raise refuse("RX0340", message, span, "nest blocks, or give them one period")
+        also = [Label(use, "run here") for use in places[1:]]
+        span = places[0] if places else None
+        raise refuse("RX0340", message, span, "nest blocks, or give them one period", also)
     found: list[tuple[tuple[bool, ...], dict[int, int]]] = [((), {})]
     for guard in guards:
         found = [extended for truths, moments in found for extended in _extended(guard, guards, truths, moments)]

@@ -77,8 +77,10 @@ def normalise(body: Body, statements: tuple[Statement, ...]) -> Normal:
     return _Normaliser(body, statements).run()
 
 
-def refuse(code: str, message: str, span: Span | None, help: str | None = None) -> SpecError:
-    return SpecError([Diagnostic(code, message, (Label(span),) if span else (), help=help)])
+def refuse(
+    code: str, message: str, span: Span | None, help: str | None = None, also: Sequence[Label] = ()
+) -> SpecError:
+    return SpecError([Diagnostic(code, message, (Label(span), *also) if span else (), help=help)])
 
 
 @dataclass

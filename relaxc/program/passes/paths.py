@@ -58,7 +58,7 @@ class _Body:
         self.kept: list[Kept] = list(normal.kept)
         self.transfers = tuple(map(_transfer, normal.sent))
         start = tuple(self.number(f) for f in start_fragments(body.states))
-        paths = tuple(map(self.path, combinations(normal.guards, body.span)))
+        paths = tuple(map(self.path, combinations(normal.guards, body.places)))
         return PathBody(
             body.selector, None, body.states, control_of(normal, body.span), self.transfers, tuple(self.kept),
             tuple(self.fragments), start, paths, body.span, owns=tuple(normal.owns),
