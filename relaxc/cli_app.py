@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,9 @@ from relaxc.program.types import Typed
 from relaxc.usage import UsageError
 
 app = typer.Typer(name="relaxc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+WIDE = 200
+"""Columns of what is piped into something else."""
 
 OWN_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """For commands that parse their own arguments: `relaxc check` runs without this module, which only lists it."""
@@ -90,9 +94,12 @@ def specs() -> None:
     from relaxc.starter import described
 
     table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
     for name, summary in described():
         table.add_row(name, summary)
-    Console(highlight=False, markup=False).print(table)
+    width = None if sys.stdout.isatty() else WIDE
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 @app.command()

@@ -18,8 +18,8 @@ def summary(text: str) -> str:
         if not line.startswith("#"):
             break
         words += line.removeprefix("#").split()
-    sentence, _, _ = " ".join(words).partition(". ")
-    return re.sub(r" \([^()]*\)", "", sentence).rstrip(".")
+    sentence, _, _ = re.sub(r" \([^()]*\)", "", " ".join(words)).partition(". ")
+    return sentence.rstrip(".")
 
 
 def described() -> list[tuple[str, str]]:
