@@ -89,9 +89,9 @@ class Attached:
 
 def without_codec(plan: Plan) -> Plan:
     """The same plan with kernels that do nothing: the same bytes, sent by the same calls."""
-    codec = plan.manifest.bodies[0].exchange.codec
-    assert codec is not None
-    symbols = sorted({kernel.symbol for kernel in codec.kernels})
+    gradient = plan.manifest.bodies[0].gradient
+    assert gradient is not None
+    symbols = sorted({kernel.symbol for kernel in gradient.exchange.kernels})
     empty = [f'extern "C" void {s}(const relaxrt_segment*, int64_t, const relaxrt_call*) {{}}' for s in symbols]
     return replace(plan, library=build_kernels("\n".join(['#include "relaxrt/abi.h"', *empty, ""])))
 

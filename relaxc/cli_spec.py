@@ -104,7 +104,7 @@ def checked(source: Source, settings: dict[str, str]) -> Typed:
     from relaxc import pipeline
 
     typed = pipeline.to_typed(pipeline.to_spec(source, settings))
-    pipeline.to_paths(typed.program)  # what it refuses is said by check too
+    pipeline.try_paths(typed.program)
     return typed
 
 

@@ -42,6 +42,17 @@ def to_paths(program: Program) -> Paths:
     return passes(program)
 
 
+def try_paths(program: Program) -> None:
+    """Raise what `to_paths` raises. Bodies without blocks and codes have nothing that it refuses, and are most of those
+    that somebody waits for."""
+    from relaxc.program.ir import Assign, Encode, Every, Let, Phase, flattened, within
+
+    everything = [s for body in program.bodies for s in flattened(body.statements)]
+    codes = (isinstance(e, Encode) for s in everything if isinstance(s, Let | Assign) for e in within(s.value))
+    if any(isinstance(s, Every | Phase) for s in everything) or any(codes):
+        to_paths(program)
+
+
 def build(
     spec: Spec,
     settings: Mapping[str, str],

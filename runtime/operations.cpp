@@ -7,7 +7,10 @@
 
 namespace relaxc {
 
-Operations::Operations(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) { queue_->start(); }
+Operations::Operations(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {
+  queue_->iteration_in_tags = true;
+  queue_->start();
+}
 
 std::shared_ptr<Job> Operations::job(std::vector<Piece> pieces) const {
   auto made = std::make_shared<Pieces>();

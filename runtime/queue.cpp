@@ -14,9 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int collective_slice_ms = 500;
 
-// A worker that is an iteration ahead waits, and says so, instead of taking another iteration's message for this one's.
-int tag_in(uint64_t iteration, int tag) { return static_cast<int>((iteration & 1023) << 20) | tag; }
-
 uint64_t since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
@@ -281,7 +278,7 @@ void Queue::post(Running& running, size_t index) {
     for (const Action& action : phase)
       if (action.kind == Kind::receive)
         running.arriving[index][action.buffer] =
-            transport_->receive(piece.buffers[action.buffer], action.peer, tag_in(running.launch.iteration, action.tag));
+            transport_->receive(piece.buffers[action.buffer], action.peer, tag_of(running, action));
 }
 
 void Queue::act(Running& running, size_t index, const Action& action) {
@@ -293,7 +290,7 @@ void Queue::act(Running& running, size_t index, const Action& action) {
       break;
     case Kind::send:
       running.sends.push_back(
-          {transport_->send(piece.buffers[action.buffer], action.peer, tag_in(running.launch.iteration, action.tag)),
+          {transport_->send(piece.buffers[action.buffer], action.peer, tag_of(running, action)),
            piece.bucket, action.peer});
       break;
     case Kind::receive:
@@ -307,6 +304,12 @@ void Queue::run_kernel(Running& running, const Call& call) {
     call.run({running.launch.iteration, {}, running.launch.weights, &running.launch});
     running.launch.ran(call);
   });
+}
+
+// A worker that is an iteration ahead waits, and says so, instead of taking another iteration's message for this one's.
+int Queue::tag_of(const Running& running, const Action& action) const {
+  if (!iteration_in_tags) return action.tag;
+  return static_cast<int>((running.launch.iteration & 1023) << 20) | action.tag;
 }
 
 void Queue::timed(const std::function<void()>& kernels) {

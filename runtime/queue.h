@@ -53,6 +53,9 @@ class Queue {
   uint64_t bytes() const { return transport_->bytes; }  // handed to c10d by this worker
 
   Counters counters;
+  // So that loops which have come apart are noticed. Gradients, in which all workers take part in each backward, go
+  // without: 16 MB at 100 Mbit/s took 1/3.49 and 1/3.52 of an all-reduce's time with it, 1/3.57 and 1/3.66 without.
+  bool iteration_in_tags = false;
   void timed(const std::function<void()>& kernels);  // runs kernels, of this thread or of a caller's
 
  private:
@@ -64,6 +67,7 @@ class Queue {
   void post(Running& running, size_t piece);
   void act(Running& running, size_t piece, const Action& action);
   void run_kernel(Running& running, const Call& call);
+  int tag_of(const Running& running, const Action& action) const;
   bool wait_ready(Launch& launch, int bucket);
   void finish_sends(Running& running);
   void await(Running& running, Transfer& transfer, int bucket, int peer);
