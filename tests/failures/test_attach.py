@@ -154,13 +154,17 @@ def make_plan(spec: str, piece_bytes: int | None) -> Any:
     return type(plan)(msgspec.structs.replace(plan.manifest, piece_bytes=piece_bytes), plan.library, plan.runtime)
 
 
+TIMEOUT = 60
+"""Of attach, in seconds: longer than a worker on a busy machine takes to compile its own spec."""
+
+
 def attach(plan: Any, model: Any, arguments: dict[str, Any]) -> tuple[str, str]:
     import torch
 
     from relaxc.errors import RelaxError
 
     try:
-        plan.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), timeout=20, **arguments)
+        plan.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), timeout=TIMEOUT, **arguments)
     except RelaxError as error:
         return type(error).__name__, str(error)
     return "", "attached"
@@ -180,7 +184,7 @@ def test_every_worker_names_the_first_difference(differing: Any, name: str) -> N
         assert kind == "ExchangeError"
         assert text.startswith("RX0601: ")
         assert all(part in text for part in DIFFERENCES[name]), text
-        assert seconds < 10
+        assert seconds < TIMEOUT, "it is told, nobody waits for the end of a timeout"
         assert same, "nothing is changed by an attach that fails"
 
 
