@@ -8,6 +8,7 @@ from typing import Any
 import codecs_by_hand as codecs
 import numpy as np
 from hypothesis import strategies as st
+from path_runner import PathRunner
 
 from relaxc.program.evaluate import round_to
 from relaxc.program.interpret import Interpreter
@@ -34,7 +35,6 @@ from relaxc.program.ir import (
     Step,
 )  # fmt: skip
 from relaxc.program.passes.paths import to_paths
-from relaxc.program.run_paths import PathRunner
 from relaxc.topology.topology import Topology
 from relaxc.wire.parameters import Parameter
 

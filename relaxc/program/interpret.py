@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -55,77 +55,12 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import Gradient
+from relaxc.program.store import Late, Rule, Scope, Store, Values
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.selection import assign
-
-Value = float | Array | Code
-"""A number, a tensor of shape (elements,), a cell of shape (), or a code."""
-
-Values = list[Any]
-"""A Value for each worker."""
-
-
-class Rule(Protocol):
-    """The user's optimiser, as a program sees it. Arrays are flat, in the parameter's arithmetic type."""
-
-    def step(self, worker: int, parameter: Parameter, weight: Array, grad: Array) -> Array:
-        """The new weight."""
-
-    def number(self, worker: int, parameter: Parameter, name: str) -> float:
-        """`lr`, or the setting `name`."""
-
-    def state(self, worker: int, parameter: Parameter, name: str) -> Array: ...
-
-
-@dataclass(frozen=True)
-class _Late:
-    """A launched block that has not landed: when it is due, its lets, its round, and which workers had a gradient at
-    the launch."""
-
-    due: int
-    lets: dict[str, Values]
-    round: int
-    present: tuple[bool, ...]
-
-
-@dataclass
-class _Store:
-    """What a parameter keeps from one iteration to the next. Counters and queues are by block."""
-
-    weight: Values
-    states: dict[str, Values] = field(default_factory=dict)
-    runs: dict[int, int] = field(default_factory=dict)
-    reached: dict[int, int] = field(default_factory=dict)
-    waited: dict[int, int] = field(default_factory=dict)
-    queues: dict[int, deque[_Late]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Scope:
-    """One iteration of one parameter, in one block. `grad` and `present` are of the iteration: `present[w]` tells
-    whether worker w has a gradient to step with. `round` is that of the block's exchanges."""
-
-    parameter: Parameter
-    body: Body
-    store: _Store
-    grad: Values
-    present: list[bool]
-    lets: dict[str, Values]
-    round: int
-
-    @property
-    def real(self) -> np.dtype[Any]:
-        return real_type(self.parameter)
-
-    def tensor(self, value: float | Array) -> Array:
-        return np.broadcast_to(np.asarray(value, self.real), (self.parameter.elements,)).copy()
-
-    def stored(self, value: float | Array) -> Array:
-        """As the parameter's dtype holds it."""
-        return round_to(self.tensor(value), self.parameter.dtype)
 
 
 class Interpreter:
@@ -163,10 +98,10 @@ class Interpreter:
         """A worker's states of a parameter, by name."""
         return {name: values[worker] for name, values in self._stores[parameter].states.items()}
 
-    def _started(self, parameter: Parameter, weight: Array | None) -> _Store:
+    def _started(self, parameter: Parameter, weight: Array | None) -> Store:
         real = real_type(parameter)
         flat = np.zeros(parameter.elements, real) if weight is None else np.asarray(weight).ravel().astype(real)
-        store = _Store([round_to(flat, parameter.dtype) for _ in range(self.workers)])
+        store = Store([round_to(flat, parameter.dtype) for _ in range(self.workers)])
         if (body := self._body(parameter)) is not None:
             scope = self._scope(parameter, body, store, [None] * self.workers)
             for state in body.states:
@@ -178,11 +113,11 @@ class Interpreter:
         number = self.bodies[parameter.number]
         return None if number is None else self.program.bodies[number]
 
-    def _scope(self, parameter: Parameter, body: Body, store: _Store, grads: Sequence[Array | None]) -> _Scope:
+    def _scope(self, parameter: Parameter, body: Body, store: Store, grads: Sequence[Array | None]) -> Scope:
         real = real_type(parameter)
         flat = [np.zeros(parameter.elements, real) if g is None else np.asarray(g).ravel().astype(real) for g in grads]
         present = [g is not None for g in grads]
-        return _Scope(parameter, body, store, flat, present, {}, self.iteration)
+        return Scope(parameter, body, store, flat, present, {}, self.iteration)
 
     # --- an iteration
 
@@ -208,14 +143,14 @@ class Interpreter:
 
     # --- the gradient exchange that runs during backward
 
-    def _native(self, gradient: Gradient, scope: _Scope) -> None:
+    def _native(self, gradient: Gradient, scope: Scope) -> None:
         """`grad` is the mean of `gradient.delay` iterations ago, if any worker had a gradient then."""
         exchange = gradient.exchange
         mean = self._exchanged(exchange, list(scope.grad), scope, scope.present)
         if exchange.feedback == "both" and not any(scope.present):  # nothing is applied, so the owners get it back
             self.residuals[exchange.place, scope.parameter.number].owner += scope.stored(mean[0])
         queue = scope.store.queues.setdefault(-1, deque())
-        queue.append(_Late(self.iteration + gradient.delay, {"grad": mean}, scope.round, tuple(scope.present)))
+        queue.append(Late(self.iteration + gradient.delay, {"grad": mean}, scope.round, tuple(scope.present)))
         landed = queue.popleft() if queue[0].due <= self.iteration else None
         any_present = landed is not None and any(landed.present)
         for w in range(self.workers):
@@ -224,7 +159,7 @@ class Interpreter:
 
     # --- statements
 
-    def _run(self, statements: Sequence[Statement], scope: _Scope) -> None:
+    def _run(self, statements: Sequence[Statement], scope: Scope) -> None:
         for statement in statements:
             match statement:
                 case Let(name=name, value=value):
@@ -240,7 +175,7 @@ class Interpreter:
                 case After():
                     self._launch(statement, scope)
 
-    def _assign(self, name: str, values: Values, scope: _Scope) -> None:
+    def _assign(self, name: str, values: Values, scope: Scope) -> None:
         for w, value in enumerate(values):
             if name == "weight":
                 scope.store.weight[w] = scope.stored(value)
@@ -249,7 +184,7 @@ class Interpreter:
             else:
                 scope.store.states[name][w] = _updated(scope.store.states[name][w], value)
 
-    def _step(self, scope: _Scope) -> None:
+    def _step(self, scope: Scope) -> None:
         """Workers without a gradient skip it, as torch's optimisers do."""
         if self.optimizer is None:
             return
@@ -258,18 +193,18 @@ class Interpreter:
                 new = self.optimizer.step(w, scope.parameter, scope.store.weight[w].copy(), scope.grad[w].copy())
                 scope.store.weight[w] = scope.stored(new)
 
-    def _block(self, block: Every | Phase, scope: _Scope) -> None:
+    def _block(self, block: Every | Phase, scope: Scope) -> None:
         run = scope.store.runs.get(block.block, 0)
         scope.store.runs[block.block] = run + 1
         self._run(block.body, replace(scope, round=run))
 
-    def _runs(self, block: Every | Phase, scope: _Scope) -> bool:
+    def _runs(self, block: Every | Phase, scope: Scope) -> bool:
         """For a phase, the round is the number of earlier runs of the enclosing block."""
         if isinstance(block, Phase):
             return block.first <= scope.round and (block.end is None or scope.round < block.end)
         return self._due(block, scope)
 
-    def _due(self, every: Every, scope: _Scope) -> bool:
+    def _due(self, every: Every, scope: Scope) -> bool:
         """Guards have the same truth on all workers, so worker 0's numbers do."""
         period = host_number(every.period, self._names(every.period, scope, {}, 0)[0])
         store, block = scope.store, every.block
@@ -283,18 +218,18 @@ class Interpreter:
         store.waited[block] = 0 if waited >= period else waited
         return waited >= period
 
-    def _launch(self, after: After, scope: _Scope) -> None:
+    def _launch(self, after: After, scope: Scope) -> None:
         """Launch, then land what is due. Where it is the gradient that is under way, there is none to step with in an
         iteration in which it doesn't land."""
         due = self.iteration + after.delay
         queue = scope.store.queues.setdefault(after.block, deque())
-        queue.append(_Late(due, dict(scope.lets), scope.round, tuple(scope.present)))
+        queue.append(Late(due, dict(scope.lets), scope.round, tuple(scope.present)))
         landed = self._land(after, scope)
         if not landed and any(isinstance(s, Assign) and s.name == "grad" for s in flattened(after.body)):
             scope.present[:] = [False] * self.workers
             scope.grad[:] = [scope.tensor(0.0) for _ in range(self.workers)]
 
-    def _land(self, after: After, scope: _Scope) -> bool:
+    def _land(self, after: After, scope: Scope) -> bool:
         """Run the block for what is due, if anything is."""
         queue = scope.store.queues.get(after.block)
         if not queue or queue[0].due > self.iteration:
@@ -304,7 +239,7 @@ class Interpreter:
         self._run(after.body, replace(scope, lets=late.lets, round=late.round))
         return True
 
-    def _land_within(self, statements: Sequence[Statement], scope: _Scope) -> None:
+    def _land_within(self, statements: Sequence[Statement], scope: Scope) -> None:
         """What was launched in a block lands whether or not that block runs."""
         for statement in statements:
             if isinstance(statement, After):
@@ -314,7 +249,7 @@ class Interpreter:
 
     # --- expressions
 
-    def _value(self, e: Expression, scope: _Scope) -> Values:
+    def _value(self, e: Expression, scope: Scope) -> Values:
         """A value for each worker. What is sent or received is done first; the rest is arithmetic of one worker
         alone."""
         done: dict[str, Values] = {}
@@ -323,13 +258,13 @@ class Interpreter:
             return list(known)
         return [self._evaluator(e, scope, done, w).value(e) for w in range(self.workers)]
 
-    def _evaluator(self, e: Expression, scope: _Scope, done: dict[str, Values], worker: int) -> Evaluator:
+    def _evaluator(self, e: Expression, scope: Scope, done: dict[str, Values], worker: int) -> Evaluator:
         def own(topology: Topology) -> float:
             return own_weight(topology, self.workers, scope.round, self.seed, worker)
 
         return Evaluator(scope.real, *self._names(e, scope, done, worker), own)
 
-    def _without_codes(self, e: Expression, scope: _Scope, done: dict[str, Values]) -> Expression:
+    def _without_codes(self, e: Expression, scope: Scope, done: dict[str, Values]) -> Expression:
         """`e` with its exchanges, encodes and decodes replaced by names that `done` binds to their values."""
         match e:
             case Exchange(value=value):
@@ -348,12 +283,12 @@ class Interpreter:
         done[name] = values
         return Read(name)
 
-    def _code(self, encoding: Encode, value: Array, worker: int, scope: _Scope) -> Code:
+    def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
         return Code(encoding.codec, value, encode(encoding.codec, value, keys))
 
     def _exchanged(
-        self, exchange: Exchange, values: Values, scope: _Scope, present: Sequence[bool] | None = None
+        self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
         key = (exchange.place, scope.parameter.number)
@@ -367,7 +302,7 @@ class Interpreter:
 
     # --- names
 
-    def _known(self, name: str, scope: _Scope, done: dict[str, Values]) -> Values | None:
+    def _known(self, name: str, scope: Scope, done: dict[str, Values]) -> Values | None:
         """What a name that is no number of the host's own stands for."""
         if name == "weight":
             return scope.store.weight
@@ -376,7 +311,7 @@ class Interpreter:
         return done.get(name, scope.lets.get(name, scope.store.states.get(name)))
 
     def _names(
-        self, e: Expression, scope: _Scope, done: dict[str, Values], worker: int
+        self, e: Expression, scope: Scope, done: dict[str, Values], worker: int
     ) -> tuple[dict[str, float], dict[str, Array]]:
         """The numbers and the tensors that `e` reads, for one worker."""
         numbers: dict[str, float] = {}
@@ -390,7 +325,7 @@ class Interpreter:
                     tensors[name_of(read)] = value
         return numbers, tensors
 
-    def _read(self, read: Read | Optimizer, scope: _Scope, done: dict[str, Values], worker: int) -> Any:
+    def _read(self, read: Read | Optimizer, scope: Scope, done: dict[str, Values], worker: int) -> Any:
         if isinstance(read, Optimizer):
             if read.tensor:
                 return self._rule().state(worker, scope.parameter, read.name)
@@ -408,7 +343,7 @@ class Interpreter:
         return self.optimizer
 
 
-def _shaped(value: float | Array, shape: str, scope: _Scope) -> float | Array:
+def _shaped(value: float | Array, shape: str, scope: Scope) -> float | Array:
     """A state's first value."""
     if shape == "number":
         return float(value)

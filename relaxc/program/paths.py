@@ -4,7 +4,7 @@ The host knows before an iteration which blocks will run: whether an `every` is 
 something late lands. These truths, one per *guard*, choose a *path*: a straight line, in which everything between two
 exchanges can become one kernel. In passes/, line.py writes it, cut.py cuts it where something has to be waited for,
 fragments.py makes kernels of what is between, placement.py says in which stage of an iteration each of them stands;
-run_paths.py carries them out in numpy, as interpret.py
+tests/path_runner.py carries them out in numpy, as interpret.py
 does the program.
 
 Names in fragments: `weight`, `grad`; states by their names; `kept.N`, a value that lives from one fragment to another;

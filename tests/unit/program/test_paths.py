@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from drawn_programs import check_agreement
+from path_runner import PathRunner
 
 from relaxc.language import library
 from relaxc.language.check import check
@@ -17,7 +18,6 @@ from relaxc.program.lower import lower
 from relaxc.program.passes.paths import to_paths
 from relaxc.program.passes.verify_paths import verify_paths
 from relaxc.program.paths import Operation, PathBody, Paths, SetNumber, Store
-from relaxc.program.run_paths import PathRunner
 from relaxc.program.verify import VerifyError
 from relaxc.wire.parameters import Parameter
 

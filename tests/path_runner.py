@@ -6,69 +6,37 @@ tail is NaN, a slot is taken twice only after it was waited for.
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
 from relaxc.program.exchange import Code, Occurrence, Residuals, encoding_keys, real_type, run_exchange
 from relaxc.program.functions import Array
-from relaxc.program.interpret import Interpreter, Rule
+from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
 from relaxc.program.paths import (
     FINITE,
     STORED,
     Fragment,
     Gradient,
-    Guard,
     Operation,
     Path,
     PathBody,
     Paths,
-    SetNumber,
     Transfer,
     expressions,
 )  # fmt: skip
+from relaxc.program.store import Rule
 from relaxc.topology.weights import own_weight, weights
-from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.selection import assign
 
 NOTHING = np.nan
-
-
-@dataclass
-class _Entry:
-    """A launch that has not landed. `numbers` are its captures, by worker."""
-
-    due: int
-    round: int
-    numbers: list[dict[str, float]]
-
-
-@dataclass
-class _Counts:
-    runs: dict[int, int] = field(default_factory=dict)
-    reached: dict[int, int] = field(default_factory=dict)
-    waited: dict[int, int] = field(default_factory=dict)
-    queues: dict[int, deque[_Entry]] = field(default_factory=dict)
-
-
-@dataclass
-class _Turn:
-    """What control has decided for an iteration. `landing` and `launched` are entries by block of the `after`."""
-
-    truths: list[bool] = field(default_factory=list)
-    rounds: dict[int, int] = field(default_factory=dict)
-    landing: dict[int, _Entry] = field(default_factory=dict)
-    launched: dict[int, _Entry] = field(default_factory=dict)
-    outer: dict[int, int] = field(default_factory=dict)
-    """The block around each `after`."""
 
 
 @dataclass
@@ -77,7 +45,7 @@ class _Store:
 
     tensors: list[dict[str, Array]]
     numbers: list[dict[str, float]]
-    counts: _Counts = field(default_factory=_Counts)
+    counts: Counts = field(default_factory=Counts)
     slots: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
     kept: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
     under_way: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
@@ -190,13 +158,13 @@ class _Run:
     """One iteration of one parameter."""
 
     def __init__(self, owner: PathRunner, parameter: Parameter, grads: Sequence[Array | None]) -> None:
-        self.owner, self.parameter, self.body = owner, parameter, owner._body(parameter)  # noqa: SLF001 - its other half
-        self.store = owner._stores[parameter.number]  # noqa: SLF001
+        self.owner, self.parameter, self.body = owner, parameter, owner._body(parameter)
+        self.store = owner._stores[parameter.number]
         self.real = real_type(parameter)
         self.present = [g is not None for g in grads]
         for w, grad in enumerate(grads):
             self.store.tensors[w]["grad"] = np.zeros(parameter.elements, self.real) if grad is None else grad
-        self.turn = _Control(self).turn()
+        self.turn = Control(self).turn()
         self.sent: dict[int, list[Array | Code]] = {}
         self.arrived: dict[int, list[Array]] = {}
 
@@ -405,72 +373,3 @@ class _Numbers(dict[str, float]):
 
     def of(self, e: Expression) -> float:
         return host_number(e, self)
-
-
-class _Control:
-    """Guards from the top, as worker 0's numbers have them: they are the same on all workers."""
-
-    def __init__(self, run: _Run) -> None:
-        self.run, self.counts = run, run.store.counts
-        self.now = {**run.store.numbers[0], "t": float(run.owner.iteration)}
-        self.result = _Turn(rounds={0: run.owner.iteration})
-        self.blocks: list[int] = []
-
-    def turn(self) -> _Turn:
-        for step in self.run.body.control:
-            inside = (step.guard if isinstance(step, SetNumber) else step.parent) < 0 or self.result.truths[
-                step.guard if isinstance(step, SetNumber) else step.parent
-            ]
-            if isinstance(step, SetNumber):
-                self.set(step, inside)
-            else:
-                self.guard(step, inside)
-        return self.result
-
-    def set(self, step: SetNumber, inside: bool) -> None:
-        value = host_number(step.value, self.now) if inside else 0.0
-        state = any(s.name == step.name for s in self.run.body.states)
-        if inside and (math.isfinite(value) or not state):
-            self.now[step.name] = value
-
-    def guard(self, guard: Guard, inside: bool) -> None:
-        outer = 0 if guard.parent < 0 else self.blocks[guard.parent]
-        self.blocks.append(guard.block)
-        if guard.kind == "land":
-            self.result.truths.append(self.land(guard, inside, outer))
-            return
-        runs = inside and (self.due(guard) if guard.kind == "every" else self.on(guard, outer))
-        self.result.truths.append(runs)
-        if runs:
-            self.result.rounds[guard.block] = self.counts.runs.get(guard.block, 0)
-            self.counts.runs[guard.block] = self.result.rounds[guard.block] + 1
-
-    def on(self, phase: Guard, outer: int) -> bool:
-        moment = self.result.rounds[outer]
-        return phase.first <= moment and (phase.end is None or moment < phase.end)
-
-    def due(self, every: Guard) -> bool:
-        assert every.period is not None
-        period, counts, block = host_number(every.period, self.now), self.counts, every.block
-        reached = counts.reached.get(block, 0)
-        counts.reached[block] = reached + 1
-        if every.how == "geometric":
-            return geometric(self.run.owner.seed, block, reached, period)
-        if every.how == "staggered" and reached == 0:
-            counts.waited[block] = head_start(self.run.parameter.number, len(self.run.owner.parameters), period)
-        waited = counts.waited.get(block, 0) + 1
-        counts.waited[block] = 0 if waited >= period else waited
-        return waited >= period
-
-    def land(self, guard: Guard, launches: bool, outer: int) -> bool:
-        queue, block, t = self.counts.queues.setdefault(guard.block, deque()), guard.block, self.run.owner.iteration
-        self.result.outer[block] = outer
-        if launches:
-            numbers: list[dict[str, float]] = [{} for _ in self.run.workers]
-            self.result.launched[block] = _Entry(t + guard.delay, self.result.rounds[outer], numbers)
-            queue.append(self.result.launched[block])
-        if not queue or queue[0].due > t:
-            return False
-        self.result.landing[block] = queue.popleft()
-        self.result.rounds[block] = self.result.landing[block].round
-        return True

@@ -1,0 +1,81 @@
+"""What the interpreter keeps of one parameter, and what it sees in one iteration."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from relaxc.program.evaluate import round_to
+from relaxc.program.exchange import Code, real_type
+from relaxc.program.functions import Array
+from relaxc.program.ir import Body
+from relaxc.wire.parameters import Parameter
+
+Value = float | Array | Code
+"""A number, a tensor of shape (elements,), a cell of shape (), or a code."""
+
+Values = list[Any]
+"""A Value for each worker."""
+
+
+class Rule(Protocol):
+    """The user's optimiser, as a program sees it. Arrays are flat, in the parameter's arithmetic type."""
+
+    def step(self, worker: int, parameter: Parameter, weight: Array, grad: Array) -> Array:
+        """The new weight."""
+
+    def number(self, worker: int, parameter: Parameter, name: str) -> float:
+        """`lr`, or the setting `name`."""
+
+    def state(self, worker: int, parameter: Parameter, name: str) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Late:
+    """A launched block that has not landed: when it is due, its lets, its round, and which workers had a gradient at
+    the launch."""
+
+    due: int
+    lets: dict[str, Values]
+    round: int
+    present: tuple[bool, ...]
+
+
+@dataclass
+class Store:
+    """What a parameter keeps from one iteration to the next. Counters and queues are by block."""
+
+    weight: Values
+    states: dict[str, Values] = field(default_factory=dict)
+    runs: dict[int, int] = field(default_factory=dict)
+    reached: dict[int, int] = field(default_factory=dict)
+    waited: dict[int, int] = field(default_factory=dict)
+    queues: dict[int, deque[Late]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One iteration of one parameter, in one block. `grad` and `present` are of the iteration: `present[w]` tells
+    whether worker w has a gradient to step with. `round` is that of the block's exchanges."""
+
+    parameter: Parameter
+    body: Body
+    store: Store
+    grad: Values
+    present: list[bool]
+    lets: dict[str, Values]
+    round: int
+
+    @property
+    def real(self) -> np.dtype[Any]:
+        return real_type(self.parameter)
+
+    def tensor(self, value: float | Array) -> Array:
+        return np.broadcast_to(np.asarray(value, self.real), (self.parameter.elements,)).copy()
+
+    def stored(self, value: float | Array) -> Array:
+        """As the parameter's dtype holds it."""
+        return round_to(self.tensor(value), self.parameter.dtype)
