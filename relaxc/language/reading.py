@@ -13,7 +13,7 @@ from relaxc.language.codecs import codec
 from relaxc.language.functions import PERIODS
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period
+from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
 from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
@@ -42,6 +42,17 @@ class Reader:
             **{name: value for name, value in self.names.params.items() if name not in self.given},
             **{name: made for name, argument in self.given.items() if (made := _constant(argument)) is not None},
         }
+
+    @classmethod
+    def of(cls, use: Use, report: Report) -> Reader:
+        """For what stands in the body of a use. `check` has read each of its expressions already."""
+        return cls(use.names, {argument.name: argument for argument in use.arguments}, report)
+
+    def named(self, name: str) -> float | None:
+        """The number that a name of the body stands for: a parameter, or a param of the file. None where it stands for
+        something else, a state or `weight` say."""
+        value = self.constants.get(name)
+        return None if value is None else numeric(value)
 
     def value(self, kind: str, e: syntax.Expression) -> ArgumentValue:
         """The value of an expression at a site of that kind (see sites.py)."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relaxc.language import resolve, syntax
+from relaxc.language import syntax
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.functions import ELEMENTWISE
+from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Feedback, Use
@@ -35,9 +36,8 @@ from relaxc.wire.routes import DEFAULT_ROUTE
 PLACES_PER_EXCHANGE = 2
 """A contribution's place and, behind it, its re-encoding's."""
 
-KNOBS: dict[str, Callable[[syntax.Expression, Use, Report], object]] = {
-    "compress": resolve.codec_of, "feedback": resolve.feedback_of, "route": resolve.route_of,
-}  # fmt: skip
+SITES = {"compress": "codec", "feedback": "feedback", "route": "route"}
+"""What the knobs of an exchange take, as Reader names it."""
 
 HOLE = Constant(math.nan)
 """Stands for what can't be lowered; the report says why."""
@@ -126,6 +126,7 @@ class Expressions:
 
     def __init__(self, use: Use, places: Places, codecs: Codecs, report: Report) -> None:
         self.use, self.places, self.codecs, self.report = use, places, codecs, report
+        self.reader = Reader.of(use, report)
         self.names = LocalNames()
         self.codes: set[str] = set()
         """The lets that are codes."""
@@ -156,7 +157,7 @@ class Expressions:
     def expression(self, e: syntax.Expression) -> Expression:
         match e:
             case syntax.Number() | syntax.Quantity():
-                value = resolve.number_of(e, self.use, self.report)
+                value = self.reader.number(e)
                 return HOLE if value is None else Constant(float(value))
             case syntax.Name():
                 return self.name(e)
@@ -179,7 +180,7 @@ class Expressions:
             return Read(local, self.place_of(e))
         if e.name in READABLE:
             return Read(e.name, self.place_of(e))
-        value = resolve.constant_named(e.name, self.use)
+        value = self.reader.named(e.name)
         if value is not None:
             return Constant(float(value))
         self.report.error("RX0209", f"`{e.name}` is not a number", self.place_of(e), "can't be computed with")
@@ -224,7 +225,7 @@ class Expressions:
         raise AssertionError(f"check lets no {e.function} pass")
 
     def topology(self, e: syntax.Expression) -> Topology | None:
-        return resolve.topology_of(e, self.use, self.report)
+        return self.reader.topology(e)
 
     # --- codes and exchanges
 
@@ -236,7 +237,7 @@ class Expressions:
     def codec(self, e: syntax.Expression) -> Codec | None:
         """The codec of `encode`, where `none` is the exact one."""
         before = len(self.report.errors)
-        use = resolve.codec_of(e, self.use, self.report)
+        use = self.reader.codec(e)
         if use is not None:
             return self.codecs.lowered(use)
         return None if len(self.report.errors) > before else EXACT
@@ -260,7 +261,7 @@ class Expressions:
         topology: Topology | None,
         given: Mapping[str, syntax.Expression],
     ) -> Expression:
-        use = resolve.codec_of(given["compress"], self.use, self.report) if "compress" in given else None
+        use = self.reader.codec(given["compress"]) if "compress" in given else None
         codec = None if use is None else self.codecs.lowered(use)
         feedback = self.feedback(given.get("feedback"), codec, e, "compress" in given)
         route = self.route(given.get("route"), e)
@@ -274,14 +275,14 @@ class Expressions:
     def of_a_code(self, e: syntax.Call, given: Mapping[str, syntax.Expression]) -> None:
         """A code is sent as it is: knobs may only say so."""
         for name, value in given.items():
-            meaning = KNOBS[name](value, self.use, self.report)
+            meaning = self.reader.value(SITES[name], value)
             if meaning not in (None, Feedback.AUTO, Feedback.NONE, DEFAULT_ROUTE):
                 help_ = f"delete it, or exchange the value itself: {e.function}(x, {name} = ...)"
                 what = f"`{name}` has no meaning for a code, which is sent as it is"
                 self.report.error("RX0322", what, self.place_of(value), "", help_)
 
     def feedback(self, e: syntax.Expression | None, codec: Codec | None, call: syntax.Call, coded: bool) -> str:
-        written = Feedback.AUTO if e is None else resolve.feedback_of(e, self.use, self.report) or Feedback.AUTO
+        written = Feedback.AUTO if e is None else self.reader.feedback(e) or Feedback.AUTO
         if codec is None and e is not None and not coded and written not in (Feedback.NONE, Feedback.AUTO):
             self.report.warn("RX0303", "feedback has no effect here", self.place_of(call),
                              "nothing is lost without a codec", "add `compress`, or delete it")  # fmt: skip
@@ -290,14 +291,14 @@ class Expressions:
     def route(self, e: syntax.Expression | None, call: syntax.Call) -> str:
         if call.function == "mix":
             return ""
-        return DEFAULT_ROUTE if e is None else resolve.route_of(e, self.use, self.report) or DEFAULT_ROUTE
+        return DEFAULT_ROUTE if e is None else self.reader.route(e) or DEFAULT_ROUTE
 
     # --- lateness
 
     def delay(self, e: syntax.Call) -> Expression:
         """The value of `e` some iterations ago: the statement that it stands in becomes an `after`."""
         value = self.expression(e.arguments[0])
-        delay = resolve.delay_of(e.arguments[1], self.use, self.report)
+        delay = self.reader.delay(e.arguments[1])
         if not delay:
             return value
         name = self.names.fresh("fresh")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relaxc.language import resolve, syntax
+from relaxc.language import syntax
 from relaxc.language.reading import wrong_period
 from relaxc.language.source import Span
 from relaxc.language.spec import Period
@@ -93,7 +93,7 @@ class Statements:
         return self.blocks
 
     def every(self, s: syntax.Every) -> Iterator[Statement]:
-        period = resolve.period_of(s.period, self.of.use, self.of.report)
+        period = self.of.reader.written_period(s.period)
         if period is None:
             yield from self.inner(s.body)
             return
@@ -121,7 +121,7 @@ class Statements:
         return value
 
     def after(self, s: syntax.After) -> Iterator[Statement]:
-        delay = resolve.delay_of(s.delay, self.of.use, self.of.report)
+        delay = self.of.reader.delay(s.delay)
         if not delay:
             yield from self.always(s)
             return
@@ -136,7 +136,7 @@ class Statements:
         yield Phase(number, s.name, first, end, self.inner(s.body), self.of.place_of(s))
 
     def length(self, s: syntax.Phase) -> int | None:
-        return None if s.length is None else resolve.length_of(s.length, self.of.use, self.of.report)
+        return None if s.length is None else self.of.reader.length(s.length)
 
 
 class _Clock:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from relaxc.language import format, resolve, syntax
+from relaxc.language import format, syntax
 from relaxc.language.check import check
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse, parse_expression
+from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.source import Source
 from relaxc.language.spec import Feedback, Use
@@ -49,44 +50,44 @@ def expression(text: str) -> syntax.Expression:
 )  # fmt: skip
 def test_numbers(use: Use, written: str, value: float) -> None:
     report = Report()
-    assert resolve.number_of(expression(written), use, report) == pytest.approx(value, rel=1e-15)
+    assert Reader.of(use, report).number(expression(written)) == pytest.approx(value, rel=1e-15)
     assert report.errors == []
 
 
 def test_names_that_are_numbers(use: Use) -> None:
     found = {
-        name: resolve.constant_named(name, use) for name in ("k", "q", "p", "keep", "share", "width", "c", "graph")
+        name: Reader.of(use, Report()).named(name) for name in ("k", "q", "p", "keep", "share", "width", "c", "graph")
     }
     assert found == {"k": 3, "q": 8, "p": None, "keep": 0.01, "share": 0.25, "width": 4, "c": None, "graph": None}
-    assert resolve.constant_named("weight", use) is None
+    assert Reader.of(use, Report()).named("weight") is None
 
 
 def test_codecs(use: Use) -> None:
     report = Report()
     written = ["c", "own_codec", "minmax(k)", "qsgd(2 * k)", "width"]
-    assert [str(resolve.codec_of(expression(e), use, report)).partition(",")[0] for e in written] == [
+    assert [str(Reader.of(use, report).codec(expression(e))).partition(",")[0] for e in written] == [
         "own_codec(n = 3)", "own_codec(n = 2)", "minmax(bits = 3", "qsgd(bits = 6", "minmax(bits = 4",
     ]  # fmt: skip
-    assert resolve.codec_of(expression("none"), use, report) is None
+    assert Reader.of(use, report).codec(expression("none")) is None
     assert report.errors == []
 
 
 def test_topologies(use: Use) -> None:
     report = Report()
-    assert resolve.topology_of(expression("g"), use, report) == Topology("torus")
-    assert resolve.topology_of(expression("lazy(g)"), use, report) == Topology("lazy", (Topology("torus"),))
-    assert resolve.topology_of(expression("graph"), use, report) == Topology("lazy", (Topology("ring"),))
+    assert Reader.of(use, report).topology(expression("g")) == Topology("torus")
+    assert Reader.of(use, report).topology(expression("lazy(g)")) == Topology("lazy", (Topology("torus"),))
+    assert Reader.of(use, report).topology(expression("graph")) == Topology("lazy", (Topology("ring"),))
     assert report.errors == []
 
 
 def test_words_and_counts(use: Use) -> None:
     report = Report()
-    assert resolve.feedback_of(expression("f"), use, report) is Feedback.WORKER
-    assert resolve.feedback_of(expression("none"), use, report) is Feedback.NONE
-    assert resolve.route_of(expression("r"), use, report) == "ring"
-    assert resolve.delay_of(expression("k"), use, report) == 3
-    assert resolve.delay_of(expression("k + 1"), use, report) == 4
-    assert resolve.length_of(expression("n / 4"), use, report) == 25
+    assert Reader.of(use, report).feedback(expression("f")) is Feedback.WORKER
+    assert Reader.of(use, report).feedback(expression("none")) is Feedback.NONE
+    assert Reader.of(use, report).route(expression("r")) == "ring"
+    assert Reader.of(use, report).delay(expression("k")) == 3
+    assert Reader.of(use, report).delay(expression("k + 1")) == 4
+    assert Reader.of(use, report).length(expression("n / 4")) == 25
     assert report.errors == []
 
 
@@ -96,15 +97,15 @@ def test_words_and_counts(use: Use) -> None:
      ("q", "number", "8"), ("where(t < 5, 1, k)", "number", "where(t < 5, 1, k)")],
 )  # fmt: skip
 def test_periods(use: Use, written: str, how: str, value: str) -> None:
-    period = resolve.period_of(expression(written), use, Report())
+    period = Reader.of(use, Report()).written_period(expression(written))
     assert period is not None and (period.how, format.expression(period.value)) == (how, value)
 
 
 def test_what_is_none_of_these_is_reported(use: Use) -> None:
     report = Report()
-    assert resolve.topology_of(expression("c"), use, report) is None
-    assert resolve.delay_of(expression("p"), use, report) is None
-    assert resolve.number_of(expression("g + 1"), use, report) is None
+    assert Reader.of(use, report).topology(expression("c")) is None
+    assert Reader.of(use, report).delay(expression("p")) is None
+    assert Reader.of(use, report).number(expression("g + 1")) is None
     assert [d.code for d in report.errors] == ["RX0212", "RX0203", "RX0105"]
 
 
