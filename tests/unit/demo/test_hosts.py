@@ -17,8 +17,8 @@ from relaxc.demo.hosts import Hosts, Unavailable, hosts_or_loopback, shaped_host
 MEGABITS = 40
 SERVER = """
 import socket, sys
-listener = socket.create_server((sys.argv[1], 5000))
-print("up", flush=True)
+listener = socket.create_server((sys.argv[1], 0))  # any port: on loopback others may have taken one
+print(listener.getsockname()[1], flush=True)
 peer, _ = listener.accept()
 total = 0
 while chunk := peer.recv(1 << 16):
@@ -28,7 +28,7 @@ print(total, flush=True)
 """
 CLIENT = """
 import socket, sys, time
-peer = socket.create_connection((sys.argv[1], 5000))
+peer = socket.create_connection((sys.argv[1], int(sys.argv[3])))
 start = time.monotonic()
 peer.sendall(bytes(int(sys.argv[2])))
 peer.shutdown(socket.SHUT_WR)
@@ -62,8 +62,9 @@ def send(hosts: Hosts, count: int) -> float:
     server = hosts.spawn(0, [sys.executable, "-c", SERVER, hosts.address(0)], stdout=subprocess.PIPE)
     assert server.stdout is not None
     with server.stdout:
-        assert server.stdout.readline() == b"up\n"
-        client = hosts.spawn(1, [sys.executable, "-c", CLIENT, hosts.address(0), str(count)], stdout=subprocess.PIPE)
+        port = server.stdout.readline().decode().strip()
+        command = [sys.executable, "-c", CLIENT, hosts.address(0), str(count), port]
+        client = hosts.spawn(1, command, stdout=subprocess.PIPE)
         output, _ = client.communicate(timeout=60)
         assert int(server.stdout.readline()) == count
     return float(output)
