@@ -87,8 +87,11 @@ def phases_of(statements: tuple[Statement, ...]) -> tuple[str, ...]:
 
 
 def _settled(body: Body, phase: str, names: Names, found: Agreements) -> Names:
-    """What holds after any number of iterations in `phase`, entered with `names`."""
+    """What holds after any number of iterations in `phase`, entered with `names`. Of `after_runs` only the last pass counts:
+    in those before, names may still be replicated that are not."""
+    earlier = found.after_runs
     while True:
+        found.after_runs = earlier
         run = _Run(phase, dict(names), found)
         run.names["grad"] = LOCAL
         run.statements(body.statements, STATIC, top=True)

@@ -143,6 +143,7 @@ def test_a_state_is_late_through_others() -> None:
         ),
         ("state m = 0 phase a for 5 { grad = mean(grad) m = grad } phase b { m = grad } weight -= lr * m", "local"),
         ("state m = 0 m = mean(grad) every 3 { m = grad } weight -= lr * m", "local"),
+        ("state c = weight every 4 { let a = weight - c weight -= a / 2 c += mean(a) } step", "local"),
     ],
 )
 def test_weights_at_the_end_of_an_iteration(statements: str, word: str) -> None:
