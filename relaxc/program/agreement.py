@@ -87,8 +87,8 @@ def phases_of(statements: tuple[Statement, ...]) -> tuple[str, ...]:
 
 
 def _settled(body: Body, phase: str, names: Names, found: Agreements) -> Names:
-    """What holds after any number of iterations in `phase`, entered with `names`. Of `after_runs` only the last pass counts:
-    in those before, names may still be replicated that are not."""
+    """What holds after any number of iterations in `phase`, entered with `names`. Of `after_runs` only the last pass
+    counts: in those before, names that are local may still be replicated."""
     earlier = found.after_runs
     while True:
         found.after_runs = earlier

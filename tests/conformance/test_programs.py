@@ -40,8 +40,6 @@ VARIANTS = {
     "choco stochastic": "relax with choco { compress = qsgd(4), topology = exponential, gamma = 0.1 }",
     "dpsgd compressed": "algorithm a { weight = mix(weight, ring, compress = 8bit, feedback = none) step }\nrelax with a",
     "dpsgd feedback": "algorithm a { step weight = mix(weight, ring, compress = 8bit, feedback = worker) }\nrelax with a",
-    "one peer": "relax with dpsgd_atc { topology = one_peer_exponential }",
-    "shift one": "relax with dpsgd { topology = shift_one }",
     "random pairs": "relax with dpsgd { topology = random_pairs }",
     "star": "relax with dpsgd_atc { topology = star }",
     "lazy": "relax with dpsgd { topology = lazy(ring) }",
@@ -50,45 +48,9 @@ VARIANTS = {
     "weights": "relax weights { compress = 4bit }",
     "updates": "relax updates { every = 3, compress = 8bit, rate = 0.7, momentum = 0.5 }",
     "late updates": "relax updates { every = 4, rate = 0.7, momentum = 0.5, delay = 2 }",
-    "streaming": """
-algorithm streaming(period = 4, late = 2, keep = 0.5, rate = 0.7, momentum = 0.6, compress = 4bit) {
-  state anchor = weight
-  state velocity = 0
-  step
-  every staggered(period) {
-    let drift = mean(anchor - weight, compress = compress)
-    after late {
-      velocity = momentum * velocity + drift
-      anchor -= rate * (drift + momentum * velocity)
-      weight = keep * weight + (1 - keep) * anchor
-    }
-  }
-}
-relax with streaming
-""",
-    "d2": """
-algorithm d2(topology = lazy(ring)) {
-  state fix = 0
-  let before = weight
-  step
-  let update = weight - before
-  weight = mix(weight + fix, topology)
-  fix = weight - before - update
-}
-relax with d2
-""",
-    "gradient tracking": """
-algorithm gradient_tracking(topology = ring) {
-  state track = 0
-  state last = 0
-  track = mix(track, topology) + grad - last
-  last = grad
-  grad = track
-  step
-  weight = mix(weight, topology)
-}
-relax with gradient_tracking
-""",
+    "streaming_diloco": "relax with streaming_diloco { period = 4, late = 2, momentum = 0.6 }",
+    "slowmo": "relax with slowmo { period = 3 }",
+    "noloco": "relax with noloco { period = 2 }",
     "geometric": "algorithm g { step every geometric(2) { weight = mix(weight, ring) } }\nrelax with g",
     "coded mean": """
 algorithm coded { step every 2 { let q = encode(weight, 8bit)  weight += mean(q) - decode(q) } }
@@ -98,14 +60,6 @@ relax with coded
 algorithm r { state seen = weight  step  every 2 {
   let moved = mean(weight - seen, compress = 4bit, route = ring)  seen += moved  weight = seen } }
 relax with r
-""",
-    "post local": """
-algorithm post_local(start = 3, period = 2) {
-  phase together for start { grad = mean(grad) }
-  step
-  phase apart { every period { weight = mean(weight) } }
-}
-relax with post_local
 """,
     "two bodies": """
 relax gradients for ndim < 2 { compress = 8bit }
@@ -174,6 +128,8 @@ OWNING = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 4 }",
     "qadam": "relax with qadam { warmup = 4 }",
     "momentum": "relax momentum { warmup = 3, compress = 4bit }",
+    "zero_one_adam": "relax with zero_one_adam { warmup = 2, double = 2, longest = 4, kappa = 2 }",
+    "ef_signsgd": "relax with ef_signsgd",
 }
 """Programs without `step`: the optimiser has no momentum."""
 LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {**VARIANTS, **OWNING}]
@@ -322,7 +278,7 @@ def only_codes(spec: str) -> bool:
     return all(exchange.codec is not None for exchange in exchanges)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", [*LIBRARY, *VARIANTS, *OWNING])
 def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM
@@ -339,7 +295,13 @@ def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, worker
         same_states(state, interpreter, rank, exact)
 
 
-@pytest.mark.parametrize("name", ["choco", "updates", "gradient tracking", "streaming", "one_bit_adam", "momentum"])
+BROKEN = (
+    "choco", "d2", "ef_signsgd", "gradient_tracking", "momentum", "one_bit_adam", "slowmo", "streaming_diloco", "updates",
+    "zero_one_adam",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
 def test_nan_and_inf_on_one_worker(pool: Pool, name: str) -> None:
     """No state becomes non-finite, and what the workers hold is to the bit what the interpreter says."""
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM

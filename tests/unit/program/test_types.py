@@ -198,11 +198,15 @@ def test_no_worker_count_has_a_smaller_eigenvalue_than_said(name: str) -> None:
     assert spread(Topology("shuffled", (topology,))) == spread(topology)
 
 
+DOUBTS = {"gossipgrad": ["RX0332"]}
+"""GossipGraD is gradients that are mixed and never averaged, and its comment says what that means."""
+
+
 @pytest.mark.parametrize("name", library.specs())
 def test_shipped_specs_raise_no_doubt(name: str) -> None:
     spec = library.spec(name)
     assert spec is not None
-    assert typed(pipeline.to_spec(spec.source, {})).warnings == ()
+    assert [d.code for d in typed(pipeline.to_spec(spec.source, {})).warnings] == DOUBTS.get(name, [])
 
 
 def test_codecs_that_nobody_uses_are_lowered_too() -> None:
