@@ -1,4 +1,5 @@
-"""QAdam (Bagua): torch's Adam while warming up; then v is frozen with its correction, and m averaged in 8 bits on both legs."""
+"""QAdam (Bagua): torch's Adam while warming up; then v is frozen, its correction goes on, and m is averaged in 8 bits on
+both legs."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ def rule(team: Team, given: Given, warmup: int) -> Iterator[None]:
         adam.step()
         place(team, [weight.detach().clone()] * len(team))
         yield
-    m, v = adam.state[weight]["exp_avg"], adam.state[weight]["exp_avg_sq"] / (1 - 0.999**warmup)
+    m, v = adam.state[weight]["exp_avg"], adam.state[weight]["exp_avg_sq"]
     for t in range(warmup + 1, 10**6):
         m = coded_mean(lambda x: minmax(8, x), [0.9 * m + 0.1 * w.gradient for w in team])
-        moved = team[0].rate / (1 - 0.9**t) * m / (v.sqrt() + 1e-8)
+        moved = team[0].rate / (1 - 0.9**t) * m / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
         place(team, [team[0].weight - moved] * len(team))
         yield
