@@ -32,6 +32,21 @@ def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     return 1 - (left ** (1 / rounds) if left > NOTHING else 0.0)
 
 
+def exact(topology: Topology, workers: int) -> bool:
+    """Whether a period of rounds makes the exact mean of any values: their product is 11'/n. Of a one-peer schedule
+    that is so for a power of two of workers, and of no random one for more than two."""
+    return left_over(topology, workers) <= NOTHING
+
+
+def left_over(topology: Topology, workers: int) -> float:
+    """What a period of rounds leaves of the workers' disagreement (its norm): at most, and for what is drawn anew as a
+    root mean square."""
+    if workers == 1:
+        return 0.0
+    product = _product(topology, workers, pattern(topology, workers), 0)
+    return _left(product) if period(topology, workers) is not None else max(0.0, _left_on_average(product)) ** 0.5
+
+
 def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArray[Any]:
     import numpy as np
 
