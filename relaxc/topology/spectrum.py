@@ -11,6 +11,8 @@ from relaxc.topology.weights import matrix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+AT, SURELY = 1e-5, 1e-4
+"""How near an eigenvalue is at a bound, and how far below one it is beyond it."""
 NOTHING = 1e-12
 """What is left of a disagreement that is no more than rounding."""
 
