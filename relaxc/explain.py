@@ -163,7 +163,7 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
     yield from (f"    {line}" for line in draw(topology, workers).splitlines())
     if connected(topology, workers):
         yield f"    spectral gap {spectral_gap(topology, workers):.3f} (1 is the exact mean, 0 is no mixing)"
-        yield f"    {_left_over(topology, workers)}"
+        yield from (f"    {line}" for line in _left_over(topology, workers))
     else:
         yield "    not connected: what some workers know never reaches others"
     if late:
@@ -172,16 +172,17 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
         yield f"    1 - lambda_min(W) {spread:.3f}; {bound}"
 
 
-def _left_over(topology: Topology, workers: int) -> str:
-    """What a period of rounds comes to."""
+def _left_over(topology: Topology, workers: int) -> Iterator[str]:
+    """What a period of rounds comes to, where the gap doesn't say it."""
     from relaxc.topology.spectrum import exact, left_over
 
     rounds = pattern(topology, workers)
     after = "1 round" if rounds == 1 else f"{rounds} rounds"
     if exact(topology, workers):
-        return f"exact mean after {after}"
-    most = "on average" if period(topology, workers) is None else "at most"
-    return f"{100 * left_over(topology, workers):.3g} % of a disagreement left after {after}, {most}"
+        yield f"exact mean after {after}"
+    elif rounds > 1:
+        most = "on average" if period(topology, workers) is None else "at most"
+        yield f"{100 * left_over(topology, workers):.3g} % of a disagreement left after {after}, {most}"
 
 
 # --- figures
