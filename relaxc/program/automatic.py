@@ -40,9 +40,8 @@ def _value(use: Use, wanted: Argument, lowered: Callable[[CodecUse], Codec | Non
     if codec is None:
         return SHARE
     if not (kept := contraction(codec)):
-        report.error(
-            "RX0372", what, _place(use, codecs[0], wanted), f"{codec.text} has no share that it keeps of a value", HELP
-        )
+        why = f"{codec.text} loses more than there is" if kept is not None else f"what {codec.text} loses is no share"
+        report.error("RX0372", what, _place(use, codecs[0], wanted), why, HELP)
     return SHARE * (kept or 1.0)
 
 
