@@ -12,7 +12,7 @@ from relaxc.program.figures import Sent
 from relaxc.program.ir import Body, Exchange, Program, State
 from relaxc.program.paths import STAGES, Path, PathBody, Paths
 from relaxc.program.printer import print_program, print_selector, print_topology
-from relaxc.topology.kinds import refusal
+from relaxc.topology.kinds import pattern, period, refusal
 from relaxc.topology.topology import Topology
 
 KEPT = {
@@ -163,12 +163,26 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
     yield from (f"    {line}" for line in draw(topology, workers).splitlines())
     if connected(topology, workers):
         yield f"    spectral gap {spectral_gap(topology, workers):.3f} (1 is the exact mean, 0 is no mixing)"
+        yield from (f"    {line}" for line in _left_over(topology, workers))
     else:
         yield "    not connected: what some workers know never reaches others"
     if late:
         spread = 1 - smallest_eigenvalue(topology, workers)
         bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"
         yield f"    1 - lambda_min(W) {spread:.3f}; {bound}"
+
+
+def _left_over(topology: Topology, workers: int) -> Iterator[str]:
+    """What a period of rounds comes to, where the gap doesn't say it."""
+    from relaxc.topology.spectrum import exact, left_over
+
+    rounds = pattern(topology, workers)
+    after = "1 round" if rounds == 1 else f"{rounds} rounds"
+    if exact(topology, workers):
+        yield f"exact mean after {after}"
+    elif rounds > 1:
+        most = "on average" if period(topology, workers) is None else "at most"
+        yield f"{100 * left_over(topology, workers):.3g} % of a disagreement left after {after}, {most}"
 
 
 # --- figures

@@ -145,7 +145,7 @@ class ProgramPlan(msgspec.Struct, frozen=True):
 class BodyPlan(msgspec.Struct, frozen=True):
     """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of
     an iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness`
-    counts iterations."""
+    counts iterations. `above` is program/facts.Facts'."""
 
     selector: Any
     statement: str
@@ -153,6 +153,7 @@ class BodyPlan(msgspec.Struct, frozen=True):
     program: ProgramPlan | None
     agreement: str
     staleness: int
+    above: float = -1.0
 
 
 class ParameterPlan(msgspec.Struct, frozen=True):

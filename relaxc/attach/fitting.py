@@ -11,14 +11,14 @@ from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.partners import Partners
 from relaxc.attach.places import Place, places, reads_settings, refuse_ignored, refuse_missing
 from relaxc.errors import ExchangeError, ModelError
-from relaxc.manifest import Manifest, ProgramPlan
+from relaxc.manifest import BodyPlan, Manifest, ProgramPlan
 from relaxc.schedule.actions import Piece
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.programs import program_buckets
 from relaxc.schedule.schedule import Schedule
 from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
-from relaxc.topology.kinds import refusal
-from relaxc.topology.spectrum import connected
+from relaxc.topology.kinds import changes, directed, refusal
+from relaxc.topology.spectrum import AT, SURELY, connected, smallest_eigenvalue
 from relaxc.topology.topology import from_plain
 
 LARGEST_BLOCK = 2**31 - 1
@@ -100,6 +100,30 @@ def disconnected(manifest: Manifest, workers: int) -> list[str]:
         for topology in topologies
         if not connected(topology, workers)
     ]
+
+
+def unsettled(manifest: Manifest, workers: int) -> list[str]:
+    """What is wrong with topologies over which disagreements don't die out. Raise ExchangeError (RX0370) where they
+    grow."""
+    found = [doubt for body in manifest.bodies for doubt in _unsettled(body, workers)]
+    return list(dict.fromkeys(found))
+
+
+def _unsettled(body: BodyPlan, workers: int) -> Iterator[str]:
+    """The bound is for a symmetric matrix that stays. Where it is 1, the compiler has said so."""
+    transfers = [] if body.program is None or body.above == 1 or workers == 1 else body.program.transfers
+    for topology in dict.fromkeys(from_plain(t.exchange.topology) for t in transfers if t.exchange.kind == "mix"):
+        if changes(topology) or directed(topology):
+            continue
+        found = smallest_eigenvalue(topology, workers)
+        needs = f"the smallest eigenvalue of {topology} of {workers} workers is {found:.3g}, and must be above"
+        if found < body.above - SURELY:
+            raise ExchangeError(
+                "RX0370", f"{needs} {body.above:.3g}: what workers disagree about would grow",
+                f"use lazy({topology}), or start another number of workers",
+            )  # fmt: skip
+        if found < body.above + AT:
+            yield f"{needs} {body.above:.3g}: what workers disagree about never dies out; use lazy({topology})"
 
 
 def _refuse_large(program: ProgramPlan, read: ModelParameters, bucket: Bucket) -> None:

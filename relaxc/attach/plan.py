@@ -19,7 +19,7 @@ from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
-from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs
+from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, unsettled
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
@@ -91,6 +91,7 @@ class Plan:
             _same_parameters(self.manifest, read)
             schedule = make_schedule(self.manifest, read.parameters, groups.workers, groups.rank)
             fitted = fit_programs(self.manifest, read, schedule, optimizers)
+            shaky = unsettled(self.manifest, groups.workers)
         except RelaxError as error:
             agree(groups, error, {})
             raise
@@ -99,7 +100,7 @@ class Plan:
         doubts = [
             f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(self.manifest, schedule.bodies)
         ]
-        for doubt in [*doubts, *disconnected(self.manifest, groups.workers)] if groups.rank == 0 else ():
+        for doubt in [*doubts, *disconnected(self.manifest, groups.workers), *shaky] if groups.rank == 0 else ():
             warnings.warn(doubt, stacklevel=3)
         return read, schedule, fitted
 

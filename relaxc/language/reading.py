@@ -13,7 +13,7 @@ from relaxc.language.codecs import codec
 from relaxc.language.functions import PERIODS
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
+from relaxc.language.spec import AUTO, Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
 from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
@@ -23,6 +23,8 @@ from relaxc.wire.routes import ROUTES
 
 MAX_DELAY = 1000
 MAX_PERIOD = 10**9
+IN_PLACE_OF_AUTO = 0.5
+"""While a spec is checked; lowering knows the codec."""
 
 
 @dataclass(slots=True)
@@ -171,10 +173,13 @@ class Reader:
             return None
         return int(number)
 
-    def number(self, e: syntax.Expression) -> int | float | None:
+    def number(self, e: syntax.Expression) -> int | float | str | None:
+        """An argument may be `auto`, which stays."""
         value = self._folded(e)
         if value is None:
             return None
+        if isinstance(value, syntax.Name) and value.name == AUTO:
+            return AUTO
         number = numeric(value)
         if number is None:
             self.report.error("RX0209", f"`{_shown(value)}` is not a number", value.span, _what(value, self.names),
@@ -238,6 +243,8 @@ def no_condition(shown: str, span: Span, report: Report) -> None:
 def _constant(argument: Argument) -> syntax.Expression | None:
     """A parameter in arithmetic; None for one that is no number."""
     value = argument.value
+    if argument.kind == "number" and value == AUTO:
+        return constant(IN_PLACE_OF_AUTO, argument.span)
     if isinstance(value, Period) and value.how == "number":
         return value.value
     if argument.kind in ("number", "delay") and isinstance(value, int | float):

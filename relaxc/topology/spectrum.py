@@ -11,6 +11,8 @@ from relaxc.topology.weights import matrix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+AT, SURELY = 1e-5, 1e-4
+"""How near an eigenvalue is at a bound, and how far below one it is beyond it."""
 NOTHING = 1e-12
 """What is left of a disagreement that is no more than rounding."""
 
@@ -30,6 +32,21 @@ def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     product = _product(topology, workers, rounds, seed)
     left = _left(product) if period(topology, workers) is not None else _left_on_average(product)
     return 1 - (left ** (1 / rounds) if left > NOTHING else 0.0)
+
+
+def exact(topology: Topology, workers: int) -> bool:
+    """Whether a period of rounds makes the exact mean of any values: their product is 11'/n. Of a one-peer schedule
+    that is so for a power of two of workers, and of no random one for more than two."""
+    return left_over(topology, workers) <= NOTHING
+
+
+def left_over(topology: Topology, workers: int) -> float:
+    """What a period of rounds leaves of the workers' disagreement (its norm): at most, and for what is drawn anew as a
+    root mean square."""
+    if workers == 1:
+        return 0.0
+    product = _product(topology, workers, pattern(topology, workers), 0)
+    return _left(product) if period(topology, workers) is not None else max(0.0, _left_on_average(product)) ** 0.5
 
 
 def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArray[Any]:

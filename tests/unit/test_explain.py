@@ -62,6 +62,21 @@ def test_a_topology_is_drawn_when_asked() -> None:
     assert hypercube.count("a power of two of workers") == 2
 
 
+@pytest.mark.parametrize(
+    ("topology", "workers", "line"),
+    [
+        ("one_peer_exponential", 8, "    exact mean after 3 rounds"),
+        ("one_peer_exponential", 6, "    21.7 % of a disagreement left after 3 rounds, at most"),
+        ("shift_one", 4, "    exact mean after 2 rounds"),
+        ("shuffled(one_peer_exponential)", 5, "    15.3 % of a disagreement left after 3 rounds, on average"),
+        ("complete", 5, "    exact mean after 1 round"),
+    ],
+)
+def test_what_a_period_of_rounds_comes_to(topology: str, workers: int, line: str) -> None:
+    """Of 6 workers, |(1 + w)(1 + w^2)(1 + w^4)| / 8 is sqrt(3) / 8 for the sixth root of 1."""
+    assert line in explained(f"relax weights {{ topology = {topology} }}", drawn=(workers,)).splitlines()
+
+
 def test_the_stability_of_a_late_mix() -> None:
     """A ring of four has the eigenvalues 1, 1/3, 1/3, -1/3; one round late is stable below 2 sin(pi / 6) = 1."""
     every = "algorithm a(n = 1) { step every n { weight += delay(mix(weight, ring) - weight, 1) } }\nrelax with a"
