@@ -14,6 +14,7 @@ from relaxc.program.paths import STAGES, Path, PathBody, Paths
 from relaxc.program.printer import print_program, print_selector, print_topology
 from relaxc.topology.kinds import refusal
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import NEIGHBOURLY
 
 KEPT = {
     "none": "nothing of what codes lose is kept",
@@ -82,7 +83,9 @@ def _kept(sent: Sent) -> str:
     if sent.coded:
         return OWN_WORK
     return (
-        OF_A_MIX if sent.exchange.kind == "mix" and sent.exchange.feedback != "none" else KEPT[sent.exchange.feedback]
+        OF_A_MIX
+        if sent.exchange.kind in NEIGHBOURLY and sent.exchange.feedback != "none"
+        else KEPT[sent.exchange.feedback]
     )
 
 

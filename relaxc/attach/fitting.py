@@ -84,7 +84,7 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
 
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:
     for transfer in program.transfers:
-        if transfer.exchange.kind == "mix":
+        if transfer.exchange.topology is not None:
             why = refusal(from_plain(transfer.exchange.topology), workers)
             if why is not None:
                 raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
@@ -93,7 +93,7 @@ def _refuse_workers(program: ProgramPlan, workers: int) -> None:
 def disconnected(manifest: Manifest, workers: int) -> list[str]:
     """What is wrong with topologies that leave some workers apart for ever."""
     programs = [body.program for body in manifest.bodies if body.program is not None]
-    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.kind == "mix"]
+    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.topology is not None]
     topologies = dict.fromkeys(from_plain(topology) for topology in plain)
     return [
         f"{topology} never connects all {workers} workers: what some of them know never reaches the others"

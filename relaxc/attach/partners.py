@@ -30,7 +30,7 @@ class Partners:
     """The meetings of one exchange. `changing` tells that they differ between rounds."""
 
     def __init__(self, exchange: ExchangePlan, workers: int, rank: int, seed: int) -> None:
-        self._topology = from_plain(exchange.topology) if exchange.kind == "mix" else None
+        self._topology = None if exchange.topology is None else from_plain(exchange.topology)
         self._coordinates = workers, rank, seed
         self.changing = self._topology is not None and changes(self._topology)
 

@@ -23,7 +23,6 @@ UNBUILT = {
     "topology ready_pairs": ("pairing those who are ready", TOPOLOGIES),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
     "delay async": ("an asynchronous delay", NUMBER),
-    "function push": ("push", DIRECTED),
     "function relay": ("relay", DIRECTED),
 }
 

@@ -3,15 +3,15 @@
 By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, and a mean or sum of a
-code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix each times its
-weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
-finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix or push each
+times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where
+it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
+    NEIGHBOURLY,
     ROUTES,
     Kernel,
     Message,
@@ -60,6 +61,11 @@ def real_type(parameter: Parameter) -> np.dtype[Any]:
     return np.dtype(np.float64 if parameter.dtype == "f64" else np.float32)
 
 
+def cell_of(parameter: Parameter) -> Parameter:
+    """What stands for a parameter where one number of it is exchanged."""
+    return replace(parameter, shape=())
+
+
 @dataclass(frozen=True)
 class Code:
     """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
@@ -75,9 +81,9 @@ class Code:
 
 @dataclass
 class Occurrence:
-    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes. `rows` are the
-    weights of a mix, for each worker. `present[w]` is false where worker w has no gradient: it contributes zeros and
-    its residual waits."""
+    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes; of a cell, tensors of
+    one element, and `parameter` is its cell_of. `rows` are the weights of a mix or push, for each worker. `present[w]`
+    is false where worker w has no gradient: it contributes zeros and its residual waits."""
 
     exchange: Exchange
     values: Sequence[Array | Code]
@@ -239,7 +245,7 @@ def run_messages(this: Occurrence) -> list[Array]:
             while queue and mover.move(queue[0], mail):
                 queue.pop(0)
     results = [mover.result for mover in world]
-    same = this.exchange.kind != "mix" and this.codec.near is None
+    same = this.exchange.kind not in NEIGHBOURLY and this.codec.near is None
     assert not same or len({r.tobytes() for r in results}) == 1, "workers end with different bits"
     return results
 

@@ -26,6 +26,7 @@ from relaxc.program.exchange import (
     Occurrence,
     Residuals,
     Row,
+    cell_of,
     encoding_keys,
     real_type,
     run_exchange,
@@ -290,6 +291,12 @@ class Interpreter:
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
+        if not isinstance(values[0], Code) and np.ndim(values[0]) == 0:
+            scope = replace(scope, parameter=cell_of(scope.parameter))
+            return [np.asarray(v[0]) for v in self._sent(exchange, values, scope, None)]
+        return self._sent(exchange, values, scope, present)
+
+    def _sent(self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
         key = (exchange.place, scope.parameter.number)
         residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))

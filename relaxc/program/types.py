@@ -14,12 +14,13 @@ from relaxc.program.checks.judged import Judged, judge
 from relaxc.program.checks.lateness import check_lateness
 from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
+from relaxc.program.checks.shares import check_shares
 from relaxc.program.facts import Facts, facts_of
 from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing)
+CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_shares)
 
 
 @dataclass(frozen=True, slots=True)

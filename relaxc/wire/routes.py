@@ -17,6 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+WEIGHTED = frozenset({"mix", "push"})
+"""Exchanges that add up what the neighbours in a topology send, each times its weight."""
+NEIGHBOURLY = WEIGHTED
+"""Exchanges with the neighbours in a topology; all others are with everyone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -246,20 +251,20 @@ DEFAULT_ROUTE = _ALL.name
 
 
 def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
-    """`kind` is mean, sum or mix; `feedback` none or worker."""
+    """`kind` is mean, sum, mix or push; `feedback` none or worker."""
     residual = feedback in ("worker", "both")
     return (
         Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
         Kernel(
             "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
-            weighted=kind == "mix",
+            weighted=kind in WEIGHTED,
         ),
     )  # fmt: skip
 
 
 def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
     """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
-    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself."""
+    mix or push their weights are topology.weights(...), in the same order. Neighbours are given without the worker."""
     own = Message(0, 0)
     out: list[Move] = [Run("contribute", 0, output=own)]
     out += [Send(own, rank, peer, 0) for peer in sends_to]
@@ -273,7 +278,7 @@ def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[in
 
 def gathers(kind: str, coded: bool) -> bool:
     """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
-    return coded or kind == "mix"
+    return coded or kind in WEIGHTED
 
 
 def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:

@@ -214,6 +214,9 @@ class _Cutter:
         if number in self.started:
             return
         transfer = self.transfers[number]
+        if transfer.shape == "cell":
+            self.send_cell(number, value)
+            return
         draft = self.fit(value, f"slot.{number}")
         if transfer.leaves == "code" and (draft.sends is not None or draft.receives is not None):
             self.close()
@@ -228,6 +231,12 @@ class _Cutter:
         self.started.add(number)
 
     # --- cells
+
+    def send_cell(self, number: int, value: str) -> None:
+        self.prepare(value)
+        self.measuring(value, f"slot.{number}").stores.append((f"slot.{number}", value))
+        self.done.append(Mark("start", number))
+        self.started.add(number)
 
     def measure(self, norm: str) -> None:
         if norm not in self.measured:
