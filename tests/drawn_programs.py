@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from path_runner import PathRunner
 
+from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import round_to
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import (
@@ -41,7 +42,7 @@ from relaxc.wire.parameters import Parameter
 MINMAX, STOCHASTIC = codecs.minmax(4, 8), codecs.minmax(4, 8, stochastic=True)
 ONEBIT, MODULO = codecs.onebit(16), codecs.modulo(8, 0.25)
 RING, PAIRS, TURNING = Topology("ring"), Topology("random_pairs"), Topology("one_peer_exponential")
-HEARD = Topology("exponential")
+HEARD, TREE = Topology("exponential"), Topology("chain")
 STATES = (
     State("a", Constant(0.0), "tensor"),
     State("b", Read("weight"), "tensor"),
@@ -103,6 +104,8 @@ class Writer:
 
     def exchange(self, names: dict[str, str], depth: int) -> Exchange:
         self.exchanges += 1
+        if self.pick(*range(6)) == 0:
+            return Exchange("relay", self.tensor(names, max(depth, 0)), EXACT, "none", "", TREE, self.place())
         codes = [n for n, shape in names.items() if shape == "code"]
         kind = self.pick("mean", "sum", "mix", "push")
         topology = self.pick(RING, PAIRS, TURNING, HEARD) if kind in ("mix", "push") else None
@@ -155,11 +158,12 @@ class Writer:
     def sent_cell(self, names: dict[str, str]) -> list[Statement]:
         """A number or cell is exchanged, and what arrives is assigned, or read by what stands below."""
         self.exchanges += 1
-        kind = self.pick("push", "mix", "sum", "mean")
+        kind = self.pick("push", "mix", "sum", "mean", "relay")
         value = self.pick(Read("c"), self.number(names, 1), Apply("+", (Read("c"), Own(RING))))
-        near = kind in ("push", "mix")
-        topology = self.pick(RING, TURNING, HEARD) if near else None
-        sent = Exchange(kind, value, None, "none", "" if near else "all", topology, self.place())
+        near = kind in ("push", "mix", "relay")
+        topology = TREE if kind == "relay" else self.pick(RING, TURNING, HEARD) if near else None
+        codec = EXACT if kind == "relay" else None
+        sent = Exchange(kind, value, codec, "none", "" if near else "all", topology, self.place())
         if self.pick(True, False):
             return [Assign("c", Apply("*", (sent, Constant(0.5))))]
         self.lets += 1

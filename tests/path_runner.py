@@ -15,7 +15,7 @@ from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
-from relaxc.program.exchange import Code, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
+from relaxc.program.exchange import Code, Held, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -68,6 +68,7 @@ class PathRunner:
         self.iteration = 0
         self.bodies = assign([body.selector for body in paths.bodies], parameters)
         native = Program(tuple(Body(b.selector, (), _native(b.gradient)) for b in paths.bodies))
+        self.held: dict[tuple[int, int], Held] = {}
         self._native = Interpreter(native, parameters, workers, seed)
         self.residuals: dict[tuple[int, int], Residuals] = self._native.residuals
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
@@ -276,7 +277,10 @@ class _Run:
     ) -> Occurrence:
         key = (exchange.place, parameter.number)
         residuals = self.owner.residuals.setdefault(key, Residuals.zeros(parameter, self.owner.workers))
-        return Occurrence(exchange, values, residuals, parameter, self.owner.seed, self.owner.iteration, rows)
+        held = self.owner.held.setdefault(key, [{} for _ in self.workers])
+        return Occurrence(
+            exchange, values, residuals, parameter, self.owner.seed, self.owner.iteration, rows, held=held
+        )
 
     def finish(self, operation: Operation, transfer: Transfer) -> None:
         block = transfer.after if operation.late else transfer.block

@@ -20,6 +20,7 @@ from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
 from relaxc.topology.kinds import refusal
 from relaxc.topology.spectrum import connected
 from relaxc.topology.topology import from_plain
+from relaxc.topology.trees import not_a_tree
 
 LARGEST_BLOCK = 2**31 - 1
 
@@ -85,7 +86,10 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:
     for transfer in program.transfers:
         if transfer.exchange.topology is not None:
-            why = refusal(from_plain(transfer.exchange.topology), workers)
+            topology = from_plain(transfer.exchange.topology)
+            why = refusal(topology, workers)
+            if why is None and transfer.exchange.kind == "relay":
+                why = not_a_tree(topology, workers)
             if why is not None:
                 raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
 

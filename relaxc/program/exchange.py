@@ -6,10 +6,14 @@ is decode(encode(s)), R := s - result. On the ring each hop encodes its partial 
 code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix or push each
 times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where
 it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+
+A relay is defined by its messages: to each neighbour the sum of what the others sent last time, in rank order, plus
+one's own value; what arrives is the sum of what all have sent now, plus one's own.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,10 +39,14 @@ from relaxc.wire.routes import (
     Send,
     gather_phases,
     gathers,
+    held_from,
     kernels_of,
+    relay_phases,
 )
 
 NOBODY = -1
+Held = list[dict[int, Array]]
+"""Of a relay, by worker and neighbour: what that one sent last time."""
 Row = Sequence[tuple[int, float]]
 """(peer, its weight) in rank order, this worker among them."""
 
@@ -83,7 +91,8 @@ class Code:
 class Occurrence:
     """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes; of a cell, tensors of
     one element, and `parameter` is its cell_of. `rows` are the weights of a mix or push, for each worker. `present[w]`
-    is false where worker w has no gradient: it contributes zeros and its residual waits."""
+    is false where worker w has no gradient: it contributes zeros and its residual waits. `held` is a relay's, and
+    changes."""
 
     exchange: Exchange
     values: Sequence[Array | Code]
@@ -93,6 +102,7 @@ class Occurrence:
     iteration: int
     rows: Sequence[Row] | None = None
     present: Sequence[bool] | None = None
+    held: Held | None = None
 
     @property
     def workers(self) -> int:
@@ -118,6 +128,18 @@ class Occurrence:
     def plain(self) -> bool:
         """Whether it is an all-reduce of numbers."""
         return not self.gathers and self.exchange.codec is None
+
+    @property
+    def relays(self) -> bool:
+        return self.exchange.kind == "relay"
+
+    def neighbours(self, worker: int) -> list[int]:
+        return [peer for peer, _ in self.row(worker) if peer != worker]
+
+    def heard(self, worker: int, peer: int) -> Array:
+        """What `peer` sent to `worker` last time; zeros at first."""
+        assert self.held is not None, "a relay without memory"
+        return self.held[worker].setdefault(peer, np.zeros_like(self.tensor(worker)))
 
     def tensor(self, worker: int) -> Array:
         value = self.values[worker]
@@ -176,6 +198,8 @@ def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter:
 
 def run_exchange(this: Occurrence) -> list[Array]:
     """What each worker receives."""
+    if this.relays:
+        return _relayed(this)
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
@@ -197,6 +221,26 @@ def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
         for peer, weight in this.row(worker)
     ]
     return _summed(this, terms)
+
+
+def _relayed(this: Occurrence) -> list[Array]:
+    sent = {
+        (w, peer): _plus([this.heard(w, k) for k in this.neighbours(w) if k != peer], this.tensor(w))
+        for w in range(this.workers)
+        for peer in this.neighbours(w)
+    }
+    results = []
+    for w in range(this.workers):
+        arrived = {peer: sent[peer, w] for peer in this.neighbours(w)}
+        results.append(_plus(list(arrived.values()), this.tensor(w)))
+        assert this.held is not None
+        this.held[w].update(arrived)
+    return results
+
+
+def _plus(terms: Sequence[Array], own: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return functools.reduce(np.add, terms) + own if terms else own
 
 
 def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
@@ -245,6 +289,8 @@ def run_messages(this: Occurrence) -> list[Array]:
             while queue and mover.move(queue[0], mail):
                 queue.pop(0)
     results = [mover.result for mover in world]
+    for mover in world if this.relays else ():
+        mover.keep()
     same = this.exchange.kind not in NEIGHBOURLY and this.codec.near is None
     assert not same or len({r.tobytes() for r in results}) == 1, "workers end with different bits"
     return results
@@ -263,12 +309,28 @@ class _Mover:
         self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
         self.put: Array | None = None
         self.kernels = {k.name: k for k in self._kernels()}
+        if this.relays:
+            self.recall()
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
         return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
 
+    def recall(self) -> None:
+        self.result[:] = self.this.tensor(self.rank)
+        for peer in self.this.neighbours(self.rank):
+            held = self.this.heard(self.rank, peer)
+            self.held[self.rank, held_from(peer)] = encode(self.this.codec, held, (0, 0))
+
+    def keep(self) -> None:
+        assert self.this.held is not None
+        for peer in self.this.neighbours(self.rank):
+            message = self.held[self.rank, held_from(peer)]
+            self.this.held[self.rank][peer] = self.this.decoded(message, slice(0, self.result.size))
+
     def phases(self) -> tuple[Phase, ...]:
+        if self.this.relays:
+            return relay_phases(self.rank, self.this.neighbours(self.rank))
         if not self.this.gathers:
             return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
@@ -288,7 +350,8 @@ class _Mover:
         return True
 
     def chunk(self, number: int) -> slice:
-        return slice(0, self.result.size) if self.this.gathers else self.this.chunk(number)
+        whole = self.this.gathers or self.this.relays
+        return slice(0, self.result.size) if whole else self.this.chunk(number)
 
     def run(self, run: Run, kernel: Kernel) -> None:
         at = self.chunk(run.chunk)

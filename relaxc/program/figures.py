@@ -29,12 +29,14 @@ from relaxc.program.paths import PathBody
 from relaxc.program.shapes import Shape, form_of, forms_of
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, NEIGHBOURLY, ROUTES, WHEN, gathers
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, NEIGHBOURLY, RELAY_STORY, ROUTES, WHEN, gathers
 
 MILLION = 1_000_000
 REAL_BYTES = 4
 SEED = 0
 GATHERED = "each worker adds up its own numbers and its neighbours' in rank order with their weights"
+KEPT_BY_A_RELAY = 3
+"""Messages for each neighbour: the one to it, the one from it, and that of the time before."""
 ROUNDS_SAMPLED = 64
 """Rounds over which the messages of a topology without a pattern are averaged."""
 
@@ -180,6 +182,8 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     if sent.codec is None or sent.cell:
         return 0
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
+    if sent.exchange.kind == "relay":
+        return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
     if _is_near(sent):
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
@@ -214,6 +218,8 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return (f"{when} {_CELLS[_is_near(sent)]}",)
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
+    if exchange.kind == "relay":
+        return f"{when} {RELAY_STORY[0]}", RELAY_STORY[1]
     if _is_near(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):

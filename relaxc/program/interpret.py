@@ -23,6 +23,7 @@ from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
 from relaxc.program.exchange import (
     Code,
+    Held,
     Occurrence,
     Residuals,
     Row,
@@ -69,7 +70,8 @@ class Interpreter:
     each parameter, zeros by default).
 
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
-    `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
+    `messages` exchanges run as the moves of their routes, to the same bits. `residuals`, and what relays have
+    `held`, are by (place, parameter).
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Interpreter:
         self.iteration = 0
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
+        self.held: dict[tuple[int, int], Held] = {}
         self._exchange = run_messages if messages else run_exchange
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
 
@@ -301,7 +304,8 @@ class Interpreter:
         key = (exchange.place, scope.parameter.number)
         residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
-        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present)
+        held = self.held.setdefault(key, [{} for _ in range(self.workers)])
+        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:

@@ -209,7 +209,7 @@ class Expressions:
 
     def call(self, e: syntax.Call) -> Expression:
         match e.function:
-            case "mean" | "sum" | "mix" | "push":
+            case "mean" | "sum" | "mix" | "push" | "relay":
                 return self.exchange(e)
             case "encode":
                 return self.encode(e)

@@ -15,12 +15,13 @@ from relaxc.program.checks.lateness import check_lateness
 from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
 from relaxc.program.checks.shares import check_shares
+from relaxc.program.checks.trees import check_trees
 from relaxc.program.facts import Facts, facts_of
 from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_shares)
+CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_shares, check_trees)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from relaxc.program.codec import EXACT
 from relaxc.program.ir import (
     After,
     Assign,
@@ -155,6 +156,7 @@ def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
     _require(e.route == "" if near else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
     _require(e.feedback in FEEDBACKS, f"no feedback {e.feedback}")
     coded = _is_code(e.value, forms)
+    _require(e.kind != "relay" or (e.codec == EXACT and not coded), "a relay of a code")
     _require(not coded or e.codec is None, "a code is encoded again")
     _require(e.codec is not None or e.feedback == "none", "feedback without a codec")
     _require(coded or e.codec is not None or not near, f"a {e.kind} without a codec")

@@ -15,7 +15,16 @@ from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
 from relaxc.schedule.schedule import layout_of
 from relaxc.wire.layout import Layout
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import NEIGHBOURLY, ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
+from relaxc.wire.routes import (
+    NEIGHBOURLY,
+    ROUTES,
+    Phase,
+    done_by_fragments,
+    gather_phases,
+    gathers,
+    kernels_of,
+    relay_phases,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ def schedule_transfer(
     transfer: TransferPlan, members: Sequence[Parameter], bucket: int, workers: int, rank: int, piece_bytes: int, *,
     targets: Sequence[int] = (), sources: Sequence[int] = (), first_tag: int = 0,
 ) -> TransferSchedule:  # fmt: skip
-    """`members` are the bucket's parameters, of one dtype. For a mix or push, `targets` are the ranks that this
+    """`members` are the bucket's parameters, of one dtype. For those with neighbours, `targets` are the ranks that this
     worker's message goes to and `sources` those whose messages it adds up; whether they name the worker itself makes no
     difference."""
     exchange = transfer.exchange
@@ -91,6 +100,8 @@ def _phases(
     exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
 ) -> tuple[tuple[Phase, ...], int]:
     """The phases of a piece, and how many tags it uses."""
+    if exchange.kind == "relay":
+        return relay_phases(rank, [p for p in sources if p != rank]), 1
     if not gathers(exchange.kind, exchange.coded):
         route = ROUTES[exchange.route]
         return route.phases(rank, workers), route.legs(workers)
@@ -103,7 +114,7 @@ def _phases(
 def _cut(
     exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
 ) -> tuple[tuple[Chunk, ...], ...]:
-    if gathers(exchange.kind, exchange.coded):
+    if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded):
         return cut_whole(members, layout, piece_bytes)
     return cut_pieces(members, layout, workers, piece_bytes)
 

@@ -201,6 +201,13 @@ algorithm s { state scale = 1  step  scale = 0.5 * scale + mean(norm(weight) / (
   every 2 { weight = mix(weight, ring) * (1 - 1e-3 * sum(scale) / workers) } }
 relax with s
 """,
+    "relay star": "relax with relaysgd { topology = star }",
+    "relay late": """
+algorithm r { state first = weight  step
+  every 2 { let total = relay(weight - first, star)  let heard = relay(norm(weight) / 10, chain)
+    after 1 { weight += 0.1 * (total / (workers + heard) - (weight - first)) } } }
+relax with r
+""",
     "own": "algorithm o { step  weight = mix(weight, ring) + own(ring) * weight * 1e-3 }\nrelax with o",
 }
 OWNING = {

@@ -37,7 +37,7 @@ def _transfer(sent: Sent) -> Transfer:
     exchange = sent.exchange
     if exchange.kind in NEIGHBOURLY and exchange.codec is None:
         exchange = replace(exchange, codec=EXACT, feedback="none")
-    dense = exchange.codec is None or exchange.route == "ring" or sent.shape == "cell"
+    dense = exchange.codec is None or exchange.route == "ring" or exchange.kind == "relay" or sent.shape == "cell"
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
     lands = "slot" if dense or sent.late or fed_back else "code"
