@@ -128,6 +128,9 @@ def _states(states: Sequence[State]) -> Iterator[str]:
 
 
 def _staleness(body: Body, late: int) -> str:
+    if any(e.kind == "relay" for e in figures.all_exchanges(body)):
+        path = "the links between two workers in the tree, less one"
+        return f"{late} more than {path}" if late else path
     if late == 0:
         return "0, what is exchanged is applied in its own iteration"
     each = "iteration" if late == 1 else "iterations"
@@ -148,8 +151,9 @@ def _replicas(known: Facts) -> Iterator[str]:
 
 def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
-    late = rounds_late(body)
+    mixed = {e.topology for e in figures.all_exchanges(body) if e.kind == "mix"}
     for topology in found:
+        late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
             yield from _topology(topology, count, late)
 

@@ -110,7 +110,7 @@ def sent(arrows: Arguments, workers: int) -> dict[int, dict[int, float]]:
 
 
 def _unweighted(arrows: Arguments) -> bool:
-    return len(arrows[0]) == 2
+    return not arrows or len(arrows[0]) == 2
 
 
 def _left(given_away: dict[int, float]) -> float:
@@ -147,7 +147,7 @@ def _arrows_refusal(arrows: Arguments, workers: int) -> str | None:
 
 def _balanced(arrows: Arguments) -> bool:
     """Workers that the file does not name are alone, with any number of them."""
-    workers = 1 + max(rank for arrow in arrows for rank in arrow[:2])
+    workers = 1 + max((rank for arrow in arrows for rank in arrow[:2]), default=0)
     return all(abs(fsum(weight for _, weight in row) - 1) <= SLACK for row in shared_out(arrows, workers))
 
 

@@ -184,13 +184,13 @@ def text_of(name: str, topology: str, folder: Path) -> str:
     written = f'{kind}("{file_of(text.removesuffix(chr(34) + ")"), folder)}")' if quote else topology
     clauses = [f"topology = {written}"] if topology else []
     clauses += ["late = 3"] if name.endswith("late") else []
-    return f"relax with {name.split()[0]} {{ {', '.join(clauses)} }}"
+    return f"relax with {name.split(maxsplit=1)[0]} {{ {', '.join(clauses)} }}"
 
 
 @pytest.mark.parametrize(("name", "topology", "workers"), CASES)
 def test_the_interpreter_trains_as_the_paper_says(name: str, topology: str, workers: int, tmp_path: Path) -> None:
     spec = text_of(name, topology, tmp_path)
-    wanted = expected(name.split()[0], spec, workers, {"late": 3} if name.endswith("late") else {})
+    wanted = expected(name.split(maxsplit=1)[0], spec, workers, {"late": 3} if name.endswith("late") else {})
     for step, of_step in enumerate(interpreted(spec, workers)):
         for rank in range(workers):
             for number in range(len(SHAPES)):
@@ -200,7 +200,7 @@ def test_the_interpreter_trains_as_the_paper_says(name: str, topology: str, work
 @pytest.mark.parametrize(("name", "topology", "workers"), [case for case in CASES if case[1] and case[2] >= 4])
 def test_real_workers_do_so_too(pool: Pool, name: str, topology: str, workers: int, tmp_path: Path) -> None:
     spec = text_of(name, topology, tmp_path)
-    wanted = expected(name.split()[0], spec, workers, {"late": 3} if name.endswith("late") else {})
+    wanted = expected(name.split(maxsplit=1)[0], spec, workers, {"late": 3} if name.endswith("late") else {})
     told = interpreted(spec, workers)
     for rank, found in enumerate(pool.run(train, workers, spec)):
         for step in range(STEPS):

@@ -66,7 +66,7 @@ def test_masses_of_all_add_up_to_the_number_of_workers(tmp_path: Path) -> None:
     assert codes(text) == []
     interpreter = Interpreter(program(text), [Parameter(0, "p", (2,), "f64")], 3)
     for worker in range(3):
-        interpreter._stores[0].states["raw"][worker][:] = worker  # noqa: SLF001 - they start apart
+        interpreter._stores[0].states["raw"][worker][:] = worker
     for _ in range(80):
         interpreter.iterate([[np.zeros(2)]] * 3)
     masses = [float(interpreter.states(w, 0)["mass"]) for w in range(3)]

@@ -16,6 +16,7 @@ from relaxc.topology.weights import matrix, own_weight, partners, receivers
 
 UNEVEN = Topology("arrows", ((0, 1), (1, 2), (2, 0), (0, 2)))
 GIVEN = Topology("arrows", ((0, 1, 0.5), (1, 2, 1.0), (2, 0, 0.25)))
+FOR_RECEIVERS = "; these add up for each receiver, with which the mean of the workers would not be kept"
 ROUND = Topology("arrows", ((0, 1), (1, 2), (2, 0)))
 
 
@@ -24,8 +25,7 @@ ROUND = Topology("arrows", ((0, 1), (1, 2), (2, 0)))
     [
         ("", 1, "no edge in this file; an edge is a line of two ranks, such as 0 1"),
         ("0 1\n1 0\n0 1", 3, "the arrow 0 1 is in line 1 already"),
-        ("0 1 0.5\n0 2 0.5\n0 3 0.1", 3, "what worker 0 sends adds up to 1.1 here, and 1 is all it has; these add up for "
-         "each receiver, with which the mean of the workers would not be kept"),
+        ("0 1 0.5\n0 2 0.5\n0 3 0.1", 3, f"what worker 0 sends adds up to 1.1 here, and 1 is all it has{FOR_RECEIVERS}"),
         ("0 1 0.6\n2 1 0.6\n0 2 0.5", 3, "what worker 0 sends adds up to 1.1 here, and 1 is all it has"),
         ("1 1", 1, "worker 1 is not its own neighbour; its own weight is what the others leave"),
     ],
