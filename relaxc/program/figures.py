@@ -107,7 +107,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     if sent.codec is None:
         return 2 * (workers - 1) / workers * elements * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
-    if _has_neighbours(sent):
+    if _nearby(sent):
         return messages(sent.exchange, workers) * code
     if sent.coded:
         return (workers - 1) * code
@@ -161,7 +161,7 @@ def memory_bytes(body: Body, paths: PathBody, workers: int, elements: int = MILL
     for sent in _sent_in(body, None, None):
         held += _message_bytes(sent, workers, elements)
         if sent.exchange.feedback != "none":
-            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _has_neighbours(sent) else 0)
+            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _nearby(sent) else 0)
     states = whole * sum(state.shape == "tensor" for state in body.states)
     return MemoryBytes(states, round(residuals), round(held), whole * _waiting(paths))
 
@@ -173,7 +173,7 @@ def _waiting(paths: PathBody) -> int:
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 
 
-def _has_neighbours(sent: Sent) -> bool:
+def _nearby(sent: Sent) -> bool:
     return sent.exchange.kind in NEIGHBOURLY
 
 
@@ -184,7 +184,7 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if sent.exchange.kind == "relay":
         return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
-    if _has_neighbours(sent):
+    if _nearby(sent):
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
         return workers * code
@@ -215,15 +215,15 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return ("each bucket is all-reduced as soon as backward has made its gradients",)
     when = moment(body, exchange)
     if sent.cell:
-        return (f"{when} {_CELLS[_has_neighbours(sent)]}",)
+        return (f"{when} {_CELLS[_nearby(sent)]}",)
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
     if exchange.kind == "relay":
         return f"{when} {RELAY_STORY[0]}", RELAY_STORY[1]
-    if _has_neighbours(sent) and sent.codec == EXACT:
+    if _nearby(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
-        told = GATHER_STORY if _has_neighbours(sent) else GATHER_ALL_STORY
+        told = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
     return ROUTES[exchange.route].story_of(exchange.kind, each)
