@@ -17,6 +17,8 @@ from relaxc.program.ir import Apply, Assign, Exchange, Expression, Read, childre
 from relaxc.topology.kinds import changes
 from relaxc.wire.routes import NEIGHBOURLY, WEIGHTED
 
+SEVERAL = {"mix": "mixes", "push": "pushes"}
+
 
 def check_mixing(judged: Judged, report: Report) -> None:
     states = {state.name for state in judged.body.states}
@@ -32,8 +34,9 @@ def _added_up(judged: Judged, statement: Assign, report: Report) -> None:
         return
     for mix, apart in _mixes(judged, statement.value):
         if mix.topology is not None and changes(mix.topology) and not _is_movement(judged, mix, apart, state):
-            report.error("RX0314", f"`{state}` adds up mixes over {mix.topology}, which changes",
-                         place(statement), "the sum of mixes over different neighbours is the mix of nothing",
+            report.error("RX0314", f"`{state}` adds up {SEVERAL[mix.kind]} over {mix.topology}, which changes",
+                         place(statement),
+                         f"the sum of {SEVERAL[mix.kind]} over different neighbours is the {mix.kind} of nothing",
                          "use a topology that never changes, such as ring, torus or exponential")  # fmt: skip
             return
 

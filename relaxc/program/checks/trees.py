@@ -22,6 +22,6 @@ def _relay(judged: Judged, e: Exchange, report: Report) -> None:
     if judged.is_code(e.value) or e.codec != EXACT:
         report.error("RX0190", "a relay of codes is not built yet", place(e), NOT_BUILT, "relay the value as it is")
     elif (why := never_a_tree(e.topology)) is not None:
-        report.error("RX0365", f"a relay over what is no tree: {why}", place(e),
+        report.error("RX0365", f"a relay goes along a tree, and {why}", place(e),
                      "a value would come round and be counted again",
                      'use chain, star, or edges("file") with one path between any two workers')  # fmt: skip
