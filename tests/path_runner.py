@@ -15,7 +15,7 @@ from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
-from relaxc.program.exchange import Code, Held, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
+from relaxc.program.exchange import Code, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -31,6 +31,7 @@ from relaxc.program.paths import (
     Transfer,
     expressions,
 )  # fmt: skip
+from relaxc.program.relays import Held
 from relaxc.program.store import Rule
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.parameters import Parameter

@@ -6,14 +6,11 @@ is decode(encode(s)), R := s - result. On the ring each hop encodes its partial 
 code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix or push each
 times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where
 it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
-
-A relay is defined by its messages: to each neighbour the sum of what the others sent last time, in rank order, plus
-one's own value; what arrives is the sum of what all have sent now, plus one's own.
+What a relay means is in relays.py.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +21,7 @@ from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
+from relaxc.program.relays import Held, Relay
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
@@ -45,8 +43,6 @@ from relaxc.wire.routes import (
 )
 
 NOBODY = -1
-Held = list[dict[int, Array]]
-"""Of a relay, by worker and neighbour: what that one sent last time."""
 Row = Sequence[tuple[int, float]]
 """(peer, its weight) in rank order, this worker among them."""
 
@@ -133,13 +129,11 @@ class Occurrence:
     def relays(self) -> bool:
         return self.exchange.kind == "relay"
 
-    def neighbours(self, worker: int) -> list[int]:
-        return [peer for peer, _ in self.row(worker) if peer != worker]
-
-    def heard(self, worker: int, peer: int) -> Array:
-        """What `peer` sent to `worker` last time; zeros at first."""
+    @property
+    def relay(self) -> Relay:
         assert self.held is not None, "a relay without memory"
-        return self.held[worker].setdefault(peer, np.zeros_like(self.tensor(worker)))
+        neighbours = [[peer for peer, _ in self.row(w) if peer != w] for w in range(self.workers)]
+        return Relay([self.tensor(w) for w in range(self.workers)], neighbours, self.held)
 
     def tensor(self, worker: int) -> Array:
         value = self.values[worker]
@@ -199,7 +193,7 @@ def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter:
 def run_exchange(this: Occurrence) -> list[Array]:
     """What each worker receives."""
     if this.relays:
-        return _relayed(this)
+        return this.relay.run()
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
@@ -221,26 +215,6 @@ def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
         for peer, weight in this.row(worker)
     ]
     return _summed(this, terms)
-
-
-def _relayed(this: Occurrence) -> list[Array]:
-    sent = {
-        (w, peer): _plus([this.heard(w, k) for k in this.neighbours(w) if k != peer], this.tensor(w))
-        for w in range(this.workers)
-        for peer in this.neighbours(w)
-    }
-    results = []
-    for w in range(this.workers):
-        arrived = {peer: sent[peer, w] for peer in this.neighbours(w)}
-        results.append(_plus(list(arrived.values()), this.tensor(w)))
-        assert this.held is not None
-        this.held[w].update(arrived)
-    return results
-
-
-def _plus(terms: Sequence[Array], own: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return functools.reduce(np.add, terms) + own if terms else own
 
 
 def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
@@ -318,19 +292,20 @@ class _Mover:
 
     def recall(self) -> None:
         self.result[:] = self.this.tensor(self.rank)
-        for peer in self.this.neighbours(self.rank):
-            held = self.this.heard(self.rank, peer)
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
+            held = relay.heard(self.rank, peer)
             self.held[self.rank, held_from(peer)] = encode(self.this.codec, held, (0, 0))
 
     def keep(self) -> None:
-        assert self.this.held is not None
-        for peer in self.this.neighbours(self.rank):
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
             message = self.held[self.rank, held_from(peer)]
-            self.this.held[self.rank][peer] = self.this.decoded(message, slice(0, self.result.size))
+            relay.held[self.rank][peer] = self.this.decoded(message, slice(0, self.result.size))
 
     def phases(self) -> tuple[Phase, ...]:
         if self.this.relays:
-            return relay_phases(self.rank, self.this.neighbours(self.rank))
+            return relay_phases(self.rank, self.this.relay.neighbours[self.rank])
         if not self.this.gathers:
             return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]

@@ -23,7 +23,6 @@ from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
 from relaxc.program.exchange import (
     Code,
-    Held,
     Occurrence,
     Residuals,
     Row,
@@ -57,6 +56,7 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import Gradient
+from relaxc.program.relays import Held
 from relaxc.program.store import Late, Rule, Scope, Store, Values
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
