@@ -202,6 +202,7 @@ algorithm s { state scale = 1  step  scale = 0.5 * scale + mean(norm(weight) / (
 relax with s
 """,
     "relay star": "relax with relaysgd { topology = star }",
+    "relayed gradients": "algorithm g { grad = relay(grad, star) / relay(1, star)  step }\nrelax with g",
     "relay late": """
 algorithm r { state first = weight  step
   every 2 { let total = relay(weight - first, star)  let heard = relay(norm(weight) / 10, chain)

@@ -15,7 +15,7 @@ from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
 from relaxc.program.ir import Apply, Assign, Exchange, Expression, Read, children
 from relaxc.topology.kinds import changes
-from relaxc.wire.routes import NEIGHBOURLY, WEIGHTED
+from relaxc.wire.routes import WEIGHTED
 
 SEVERAL = {"mix": "mixes", "push": "pushes"}
 
@@ -79,9 +79,9 @@ def _gradient_averaged(judged: Judged, report: Report) -> None:
     mixed: Exchange | None = None
     for e in judged.exchanges():
         sources = judged.sources(e.value)
-        if "weight" in sources or (e.kind not in NEIGHBOURLY and "grad" in sources):
+        if "weight" in sources or (e.kind not in WEIGHTED and "grad" in sources):
             return
-        if e.kind in NEIGHBOURLY and "grad" in sources:
+        if e.kind in WEIGHTED and "grad" in sources:
             mixed = mixed or e
     if mixed is not None:
         report.warn("RX0332", "the gradient is mixed but never averaged", place(mixed),

@@ -170,6 +170,11 @@ def test_relays_are_of_plain_values_over_trees(relay: str, code: str | None) -> 
     assert codes(algorithm(f"step weight = {relay} / workers")) == ([] if code is None else [code])
 
 
+def test_gradients_that_are_pushed_are_never_averaged_and_relayed_ones_are() -> None:
+    assert codes(algorithm("grad = push(grad, ring) step")) == ["RX0332"]
+    assert codes(algorithm("grad = relay(grad, chain) / workers step")) == []
+
+
 def test_an_edges_file_is_a_tree_or_is_refused(tmp_path: Path) -> None:
     for text, wanted in (("0 1\n1 2", []), ("0 1\n1 2\n2 0", ["RX0365"]), ("0 1\n2 3", ["RX0365"])):
         (tmp_path / "links").write_text(text)

@@ -90,6 +90,23 @@ def test_the_gap_is_of_the_second_eigenvalue() -> None:
     assert 1 - spectral_gap(UNEVEN, 3) == pytest.approx(left, rel=0.1)
 
 
+@pytest.mark.parametrize("workers", range(2, 65))
+def test_drawn_graphs_of_up_to_64_workers(workers: int) -> None:
+    draw = np.random.default_rng(workers)
+    more = (tuple(map(int, draw.choice(workers, 2, replace=False))) for _ in range(workers))
+    arrows = {*((i, (i + 1) % workers) for i in range(workers)), *more}
+    topology = Topology("arrows", tuple(sorted(arrows)))
+    w = matrix(topology, workers, 0, 0)
+    assert np.abs(w.sum(0) - 1).max() < 1e-14 and (w >= 0).all()
+    assert {(j, i) for i in range(workers) for j in partners(topology, workers, 0, 0, i)} == arrows
+    assert {(i, j) for i in range(workers) for j in receivers(topology, workers, 0, 0, i)} == arrows
+    assert connected(topology, workers)
+    assert doubly_stochastic(topology) == bool(np.abs(w.sum(1) - 1).max() < 1e-9)
+    second = sorted(np.abs(np.linalg.eigvals(w)))[-2]
+    gap = spectral_gap(topology, workers)
+    assert doubly_stochastic(topology) or gap == pytest.approx(1 - second, abs=1e-9)
+
+
 def test_too_few_workers_and_the_picture() -> None:
     assert refusal(UNEVEN, 2) == "the arrows name worker 2, so there must be 3 workers or more, not 2"
     assert str(UNEVEN) == "arrows(4 arrows)"
