@@ -14,6 +14,7 @@ from relaxc.program.paths import STAGES, Path, PathBody, Paths
 from relaxc.program.printer import print_program, print_selector, print_topology
 from relaxc.topology.kinds import pattern, period, refusal
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import NEIGHBOURLY
 
 KEPT = {
     "none": "nothing of what codes lose is kept",
@@ -82,7 +83,9 @@ def _kept(sent: Sent) -> str:
     if sent.coded:
         return OWN_WORK
     return (
-        OF_A_MIX if sent.exchange.kind == "mix" and sent.exchange.feedback != "none" else KEPT[sent.exchange.feedback]
+        OF_A_MIX
+        if sent.exchange.kind in NEIGHBOURLY and sent.exchange.feedback != "none"
+        else KEPT[sent.exchange.feedback]
     )
 
 
@@ -125,6 +128,9 @@ def _states(states: Sequence[State]) -> Iterator[str]:
 
 
 def _staleness(body: Body, late: int) -> str:
+    if any(e.kind == "relay" for e in figures.all_exchanges(body)):
+        path = "the links between two workers in the tree, less one"
+        return f"{late} more than {path}" if late else path
     if late == 0:
         return "0, what is exchanged is applied in its own iteration"
     each = "iteration" if late == 1 else "iterations"
@@ -145,8 +151,9 @@ def _replicas(known: Facts) -> Iterator[str]:
 
 def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
-    late = rounds_late(body)
+    mixed = {e.topology for e in figures.all_exchanges(body) if e.kind == "mix"}
     for topology in found:
+        late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
             yield from _topology(topology, count, late)
 

@@ -41,8 +41,8 @@ class CodecPlan(msgspec.Struct, frozen=True):
 
 
 class ExchangePlan(msgspec.Struct, frozen=True):
-    """`kind` is mean, sum or mix. `kernels` are those that its route runs by name; `coded` as program/paths.Transfer's.
-    `topology` is [name, arguments], nested."""
+    """`kind` is mean, sum, mix or push. `kernels` are those that its route runs by name; `coded` as
+    program/paths.Transfer's. `topology` is [name, arguments], nested."""
 
     kind: str
     place: int
@@ -69,6 +69,7 @@ class TransferPlan(msgspec.Struct, frozen=True):
     lands: str
     block: int
     copies: int
+    shape: str = "tensor"
 
 
 class FragmentPlan(msgspec.Struct, frozen=True):

@@ -53,6 +53,7 @@ class Memory:
     kept_cells: frozenset[int]
     slots: tuple[tuple[Flat, ...], ...]
     residuals: tuple[Residual, ...]
+    slot_cells: frozenset[int] = frozenset()
 
     def of(self, name: str, copy: int) -> tuple[Flat, bool]:
         """The flat tensor that `name` stands for in a kernel's operands, and whether it holds cells."""
@@ -60,13 +61,13 @@ class Memory:
         if kind == "kept" and number.isdigit():
             return self.kept[int(number)][copy], int(number) in self.kept_cells
         if kind == "slot" and number.isdigit():
-            return self.slots[int(number)][copy], False
+            return self.slots[int(number)][copy], int(number) in self.slot_cells
         return self.states[name], name in self.cells
 
     def holds_cells(self, names: Iterable[str]) -> bool:
         """Whether some of `names` are cells, which are computed for parameters without elements too."""
-        kept = {f"kept.{number}" for number in self.kept_cells}
-        return any(name in self.cells or name in kept for name in names)
+        others = {f"kept.{n}" for n in self.kept_cells} | {f"slot.{n}" for n in self.slot_cells}
+        return any(name in self.cells or name in others for name in names)
 
     def named(self) -> Iterator[tuple[str, Flat]]:
         """Everything that lives across iterations, by the name that a checkpoint gives it."""
@@ -87,10 +88,11 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
         tuple(tuple((cell if k.shape == "cell" else whole)() for _ in range(k.copies)) for k in plan.kept),
         frozenset(n for n, k in enumerate(plan.kept) if k.shape == "cell"),
         tuple(
-            tuple(whole() for _ in range(t.copies)) if slot else ()
+            tuple((cell if t.shape == "cell" else whole)() for _ in range(t.copies)) if slot else ()
             for t, slot in zip(plan.transfers, slotted, strict=True)
         ),
         tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
+        frozenset(n for n, t in enumerate(plan.transfers) if t.shape == "cell"),
     )
 
 

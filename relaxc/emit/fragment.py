@@ -14,7 +14,7 @@ from relaxc.emit.section import Builder
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.paths import Fragment, PathBody, Store
 from relaxc.wire.layout import Field
-from relaxc.wire.routes import gathers
+from relaxc.wire.routes import WEIGHTED, gathers
 
 BLOCK = 512
 """Of a fragment without a codec: no byte depends on it."""
@@ -134,7 +134,7 @@ class _Fusing:
         return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded)
 
     def gather(self) -> Section:
-        return gathered(self.codec, self.exchange.kind == "mix", self.near)
+        return gathered(self.codec, self.exchange.kind in WEIGHTED, self.near)
 
     def near(self, builder: Builder) -> int:
         """What this worker put into its own code."""

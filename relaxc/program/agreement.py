@@ -30,6 +30,7 @@ from relaxc.program.ir import (
     Statement,
     Step,
 )  # fmt: skip
+from relaxc.wire.routes import NEIGHBOURLY
 
 
 class Agreement(IntEnum):
@@ -176,7 +177,7 @@ def agreement_of(e: Expression, names: Mapping[str, Agreement]) -> Agreement:
         case Encode(value=value, codec=codec):
             return LOCAL if codec.dithers else agreement_of(value, names)
         case Exchange(kind=kind):
-            return LOCAL if kind == "mix" else REPLICATED
+            return LOCAL if kind in NEIGHBOURLY else REPLICATED
     return max((agreement_of(part, names) for part in _parts(e)), default=STATIC)
 
 

@@ -3,15 +3,16 @@
 By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, and a mean or sum of a
-code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix each times its
-weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
-finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix or push each
+times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where
+it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+What a relay means is in relays.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
+from relaxc.program.relays import Held, Relay
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
+    NEIGHBOURLY,
     ROUTES,
     Kernel,
     Message,
@@ -34,7 +37,9 @@ from relaxc.wire.routes import (
     Send,
     gather_phases,
     gathers,
+    held_from,
     kernels_of,
+    relay_phases,
 )
 
 NOBODY = -1
@@ -60,6 +65,11 @@ def real_type(parameter: Parameter) -> np.dtype[Any]:
     return np.dtype(np.float64 if parameter.dtype == "f64" else np.float32)
 
 
+def cell_of(parameter: Parameter) -> Parameter:
+    """What stands for a parameter where one number of it is exchanged."""
+    return replace(parameter, shape=())
+
+
 @dataclass(frozen=True)
 class Code:
     """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
@@ -75,9 +85,10 @@ class Code:
 
 @dataclass
 class Occurrence:
-    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes. `rows` are the
-    weights of a mix, for each worker. `present[w]` is false where worker w has no gradient: it contributes zeros and
-    its residual waits."""
+    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes; of a cell, tensors of
+    one element, and `parameter` is its cell_of. `rows` are the weights of a mix or push, for each worker. `present[w]`
+    is false where worker w has no gradient: it contributes zeros and its residual waits. `held` is a relay's, and
+    changes."""
 
     exchange: Exchange
     values: Sequence[Array | Code]
@@ -87,6 +98,7 @@ class Occurrence:
     iteration: int
     rows: Sequence[Row] | None = None
     present: Sequence[bool] | None = None
+    held: Held | None = None
 
     @property
     def workers(self) -> int:
@@ -112,6 +124,16 @@ class Occurrence:
     def plain(self) -> bool:
         """Whether it is an all-reduce of numbers."""
         return not self.gathers and self.exchange.codec is None
+
+    @property
+    def relays(self) -> bool:
+        return self.exchange.kind == "relay"
+
+    @property
+    def relay(self) -> Relay:
+        assert self.held is not None, "a relay without memory"
+        neighbours = [[peer for peer, _ in self.row(w) if peer != w] for w in range(self.workers)]
+        return Relay([self.tensor(w) for w in range(self.workers)], neighbours, self.held)
 
     def tensor(self, worker: int) -> Array:
         value = self.values[worker]
@@ -170,6 +192,8 @@ def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter:
 
 def run_exchange(this: Occurrence) -> list[Array]:
     """What each worker receives."""
+    if this.relays:
+        return this.relay.run()
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
@@ -239,7 +263,9 @@ def run_messages(this: Occurrence) -> list[Array]:
             while queue and mover.move(queue[0], mail):
                 queue.pop(0)
     results = [mover.result for mover in world]
-    same = this.exchange.kind != "mix" and this.codec.near is None
+    for mover in world if this.relays else ():
+        mover.keep()
+    same = this.exchange.kind not in NEIGHBOURLY and this.codec.near is None
     assert not same or len({r.tobytes() for r in results}) == 1, "workers end with different bits"
     return results
 
@@ -257,12 +283,29 @@ class _Mover:
         self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
         self.put: Array | None = None
         self.kernels = {k.name: k for k in self._kernels()}
+        if this.relays:
+            self.recall()
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
         return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
 
+    def recall(self) -> None:
+        self.result[:] = self.this.tensor(self.rank)
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
+            held = relay.heard(self.rank, peer)
+            self.held[self.rank, held_from(peer)] = encode(self.this.codec, held, (0, 0))
+
+    def keep(self) -> None:
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
+            message = self.held[self.rank, held_from(peer)]
+            relay.held[self.rank][peer] = self.this.decoded(message, slice(0, self.result.size))
+
     def phases(self) -> tuple[Phase, ...]:
+        if self.this.relays:
+            return relay_phases(self.rank, self.this.relay.neighbours[self.rank])
         if not self.this.gathers:
             return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
@@ -282,7 +325,8 @@ class _Mover:
         return True
 
     def chunk(self, number: int) -> slice:
-        return slice(0, self.result.size) if self.this.gathers else self.this.chunk(number)
+        whole = self.this.gathers or self.this.relays
+        return slice(0, self.result.size) if whole else self.this.chunk(number)
 
     def run(self, run: Run, kernel: Kernel) -> None:
         at = self.chunk(run.chunk)

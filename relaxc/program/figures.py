@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -26,14 +26,17 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import PathBody
+from relaxc.program.shapes import Shape, form_of, forms_of
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, NEIGHBOURLY, RELAY_STORY, ROUTES, WHEN, gathers
 
 MILLION = 1_000_000
 REAL_BYTES = 4
 SEED = 0
 GATHERED = "each worker adds up its own numbers and its neighbours' in rank order with their weights"
+KEPT_BY_A_RELAY = 3
+"""Messages for each neighbour: the one to it, the one from it, and that of the time before."""
 ROUNDS_SAMPLED = 64
 """Rounds over which the messages of a topology without a pattern are averaged."""
 
@@ -44,18 +47,26 @@ ROUNDS_SAMPLED = 64
 @dataclass(frozen=True, slots=True)
 class Sent:
     """An exchange, the codec of what it sends (None for plain numbers), whether that is a code, and in which share of
-    the iterations it runs (None where that is computed while training)."""
+    the iterations it runs (None where that is computed while training). Of a `cell`, one number for each parameter is
+    sent, which counts as nothing beside a million elements."""
 
     exchange: Exchange
     codec: Codec | None
     coded: bool
     share: float | None
+    cell: bool = False
 
 
 def sent_in(body: Body, phase: str) -> tuple[Sent, ...]:
     """The exchanges of a body while one of its phases is on, in the order in which they leave."""
+    return tuple(_sent_in(body, 1.0, phase))
+
+
+def _sent_in(body: Body, share: float | None, phase: str | None) -> Iterator[Sent]:
     lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    return tuple(_sent(body.statements, lets, 1.0, phase))
+    forms = forms_of(body)
+    for sent in _sent(body.statements, lets, share, phase):
+        yield replace(sent, cell=form_of(sent.exchange, forms).shape is Shape.CELL)
 
 
 def _sent(
@@ -91,10 +102,12 @@ def all_exchanges(body: Body) -> tuple[Exchange, ...]:
 def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     """Payload that a worker sends each time for f32 parameters of `elements` in all, the mean over workers and rounds.
     An all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
+    if sent.cell:
+        return 0
     if sent.codec is None:
         return 2 * (workers - 1) / workers * elements * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
-    if sent.exchange.kind == "mix":
+    if _nearby(sent):
         return messages(sent.exchange, workers) * code
     if sent.coded:
         return (workers - 1) * code
@@ -102,7 +115,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
 
 
 def messages(exchange: Exchange, workers: int) -> float:
-    """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
+    """Messages that a worker sends in a round of a mix or push, the mean over workers and rounds."""
     topology = exchange.topology
     assert topology is not None, "a mix has a topology"
     rounds = period(topology, workers) or ROUNDS_SAMPLED
@@ -145,32 +158,33 @@ def memory_bytes(body: Body, paths: PathBody, workers: int, elements: int = MILL
     """`paths` are those of `body`. Phases share nothing: every exchange of the text has its own buffers."""
     whole = elements * REAL_BYTES
     residuals = held = 0.0
-    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    for sent in _sent(body.statements, lets, None, None):
+    for sent in _sent_in(body, None, None):
         held += _message_bytes(sent, workers, elements)
         if sent.exchange.feedback != "none":
-            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _is_mix(sent) else 0)
+            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _nearby(sent) else 0)
     states = whole * sum(state.shape == "tensor" for state in body.states)
     return MemoryBytes(states, round(residuals), round(held), whole * _waiting(paths))
 
 
 def _waiting(paths: PathBody) -> int:
     """Values of all parameters that are kept at the same time."""
-    slots = sum(t.copies for t in paths.transfers if "slot" in (t.leaves, t.lands))
+    slots = sum(t.copies for t in paths.transfers if t.shape == "tensor" and "slot" in (t.leaves, t.lands))
     late = 0 if paths.gradient is None or not paths.gradient.delay else paths.gradient.delay + 1
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 
 
-def _is_mix(sent: Sent) -> bool:
-    return sent.exchange.kind == "mix"
+def _nearby(sent: Sent) -> bool:
+    return sent.exchange.kind in NEIGHBOURLY
 
 
 def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     """The messages that a worker has of its own and of others."""
-    if sent.codec is None:
+    if sent.codec is None or sent.cell:
         return 0
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
-    if _is_mix(sent):
+    if sent.exchange.kind == "relay":
+        return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
+    if _nearby(sent):
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
         return workers * code
@@ -200,15 +214,25 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if native and sent.codec is None:
         return ("each bucket is all-reduced as soon as backward has made its gradients",)
     when = moment(body, exchange)
+    if sent.cell:
+        return (f"{when} {_CELLS[_nearby(sent)]}",)
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
-    if exchange.kind == "mix" and sent.codec == EXACT:
+    if exchange.kind == "relay":
+        return f"{when} {RELAY_STORY[0]}", RELAY_STORY[1]
+    if _nearby(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
-        told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
+        told = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
     return ROUTES[exchange.route].story_of(exchange.kind, each)
+
+
+_CELLS = {
+    False: "one number for each parameter is sent to all workers by an all-reduce",
+    True: "each worker sends one number for each parameter to each of its neighbours, and adds up theirs",
+}
 
 
 def story(body: Body, sent: Sent) -> tuple[str, ...]:

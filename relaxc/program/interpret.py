@@ -26,6 +26,7 @@ from relaxc.program.exchange import (
     Occurrence,
     Residuals,
     Row,
+    cell_of,
     encoding_keys,
     real_type,
     run_exchange,
@@ -55,6 +56,7 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import Gradient
+from relaxc.program.relays import Held
 from relaxc.program.store import Late, Rule, Scope, Store, Values
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
@@ -68,7 +70,8 @@ class Interpreter:
     each parameter, zeros by default).
 
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
-    `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
+    `messages` exchanges run as the moves of their routes, to the same bits. `residuals`, and what relays have
+    `held`, are by (place, parameter).
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Interpreter:
         self.iteration = 0
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
+        self.held: dict[tuple[int, int], Held] = {}
         self._exchange = run_messages if messages else run_exchange
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
 
@@ -290,11 +294,18 @@ class Interpreter:
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
+        if not isinstance(values[0], Code) and np.ndim(values[0]) == 0:
+            scope = replace(scope, parameter=cell_of(scope.parameter))
+            return [np.asarray(v[0]) for v in self._sent(exchange, values, scope, None)]
+        return self._sent(exchange, values, scope, present)
+
+    def _sent(self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
         key = (exchange.place, scope.parameter.number)
         residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
-        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present)
+        held = self.held.setdefault(key, [{} for _ in range(self.workers)])
+        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:

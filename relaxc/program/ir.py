@@ -98,11 +98,12 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """`kind` is mean or sum, over all workers, every worker receiving the same bits, or mix, over the neighbours in
-    `topology` with its weights.
+    """`kind` is mean or sum, over all workers, every worker receiving the same bits, or mix or push, over the
+    neighbours in `topology` with its weights, or relay, along the edges of a tree.
 
-    `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
-    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the
+    `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none),
+    or a number or cell, which is sent as it is: what arrives is a cell. What a relay sends goes as it is, too.
+    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for the others. `place` numbers the
     encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
     """
 
@@ -169,7 +170,7 @@ class Codec:
 @dataclass(frozen=True, slots=True)
 class State:
     """Lives across iterations; starts as `initial`. `shape` is number (the host keeps it), cell (a number that depends
-    on a tensor, by norm: one element per parameter, kept beside the tensors) or tensor."""
+    on a tensor, by norm, or was exchanged: one element per parameter, kept beside the tensors) or tensor."""
 
     name: str
     initial: Expression

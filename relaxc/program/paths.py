@@ -63,11 +63,11 @@ Control = tuple[Guard | SetNumber, ...]
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """An exchange as paths use it. Of its operands only `codec`, `kind`, `feedback`, `route`, `topology`, `place`
-    count.
+    count. `shape` is tensor or cell: a cell leaves from and lands in a slot of cells.
 
-    `codec` and `place` are those of the code that is sent, where it is a code; a plain mix has the codec `exact`, and
-    codec None means that plain numbers are all-reduced: what arrives is then their sum, and a fragment divides it for a
-    mean. `coded` tells that a code is exchanged: it is rounded once, and everyone receives everyone's.
+    `codec` and `place` are those of the code that is sent, where it is a code; a plain mix or push has the codec
+    `exact`, and codec None means that plain numbers are all-reduced: what arrives is then their sum, and a fragment
+    divides it for a mean. `coded` tells that a code is exchanged: it is rounded once, and everyone receives everyone's.
 
     `leaves` is "code" where the fragment before it encodes into its messages, "slot" where it stores the value to
     `slot.N`; `lands` is "code" where the fragment behind it decodes its messages, "slot" where the result is put into
@@ -87,12 +87,13 @@ class Transfer:
     block: int
     copies: int
     after: int = -1
+    shape: str = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`target` is weight, grad, a state (of cells or tensors), kept.N or slot.N. A state takes only finite values:
-    element by element it keeps its old one otherwise."""
+    """`target` is weight, grad, a state, kept.N or slot.N (the last three of cells or tensors). A state takes only
+    finite values: element by element it keeps its old one otherwise."""
 
     target: str
     value: Expression

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from relaxc.program.codec import EXACT
 from relaxc.program.ir import (
     After,
     Assign,
@@ -31,6 +32,7 @@ from relaxc.topology.kinds import refusal
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import partners, receivers
 from relaxc.wire.routes import (
+    NEIGHBOURLY,
     ROUTES,
     Kernel,
     Message,
@@ -148,14 +150,16 @@ def _is_code(e: Expression, forms: dict[str, Form]) -> bool:
 
 
 def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
-    _require(e.kind in ("mean", "sum", "mix"), f"no exchange {e.kind}")
-    _require((e.topology is not None) == (e.kind == "mix"), f"a {e.kind} with another way of finding its partners")
-    _require(e.route == "" if e.kind == "mix" else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
+    _require(e.kind in ("mean", "sum", *NEIGHBOURLY), f"no exchange {e.kind}")
+    near = e.kind in NEIGHBOURLY
+    _require((e.topology is not None) == near, f"a {e.kind} with another way of finding its partners")
+    _require(e.route == "" if near else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
     _require(e.feedback in FEEDBACKS, f"no feedback {e.feedback}")
     coded = _is_code(e.value, forms)
+    _require(e.kind != "relay" or (e.codec == EXACT and not coded), "a relay of a code")
     _require(not coded or e.codec is None, "a code is encoded again")
     _require(e.codec is not None or e.feedback == "none", "feedback without a codec")
-    _require(coded or e.codec is not None or e.kind != "mix", "a mix without a codec")
+    _require(coded or e.codec is not None or not near, f"a {e.kind} without a codec")
 
 
 def _places(body: Body) -> list[int]:

@@ -17,6 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+WEIGHTED = frozenset({"mix", "push"})
+"""Exchanges that add up what the neighbours in a topology send, each times its weight."""
+NEIGHBOURLY = WEIGHTED | {"relay"}
+"""Exchanges with the neighbours in a topology; all others are with everyone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -246,20 +251,20 @@ DEFAULT_ROUTE = _ALL.name
 
 
 def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
-    """`kind` is mean, sum or mix; `feedback` none or worker."""
+    """`kind` is mean, sum, mix or push; `feedback` none or worker."""
     residual = feedback in ("worker", "both")
     return (
         Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
         Kernel(
             "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
-            weighted=kind == "mix",
+            weighted=kind in WEIGHTED,
         ),
     )  # fmt: skip
 
 
 def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
     """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
-    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself."""
+    mix or push their weights are topology.weights(...), in the same order. Neighbours are given without the worker."""
     own = Message(0, 0)
     out: list[Move] = [Run("contribute", 0, output=own)]
     out += [Send(own, rank, peer, 0) for peer in sends_to]
@@ -268,16 +273,59 @@ def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[in
     return tuple(out), tuple(back)
 
 
+# --- relay, over a tree: a message for each neighbour, made of what all others sent in the round before
+
+
+def relay_kernels() -> tuple[Kernel, ...]:
+    """A worker at the end of a branch passes on its own value alone: `contribute`."""
+    return (
+        Kernel("contribute", "none", tensor=True, averages=False, residual=False, owner=False, contributes=True),
+        Kernel("pass_on", "many", tensor=True, averages=False, residual=False, owner=False),
+        Kernel("collect", "many", tensor=True, averages=False, residual=False, owner=False, decodes=True),
+        Kernel("hold", "one", tensor=False, averages=False, residual=False, owner=False),
+    )
+
+
+def passed_to(peer: int) -> Message:
+    """What a worker makes for that neighbour."""
+    return Message(1 + peer, 0)
+
+
+def held_from(peer: int) -> Message:
+    """A worker's copy of what that neighbour sent in the round before; zeros at first. It lives on between rounds."""
+    return Message(-1 - peer, 0)
+
+
+def relay_phases(rank: int, neighbours: Sequence[int]) -> tuple[Phase, ...]:
+    """A piece is one chunk, number 0. Inputs are in rank order. What has arrived is copied once it has been used: the
+    next round's may arrive before that one's messages are made."""
+    out: list[Move] = []
+    for peer in neighbours:
+        others = tuple((rank, held_from(k)) for k in neighbours if k != peer)
+        out += [
+            Run("pass_on" if others else "contribute", 0, others, passed_to(peer)),
+            Send(passed_to(peer), rank, peer, 0),
+        ]
+    own = passed_to(rank)
+    back: list[Move] = [Receive(own, peer, peer, 0) for peer in neighbours]
+    if neighbours:
+        back.append(Run("collect", 0, tuple((peer, own) for peer in neighbours)))
+    back += [Run("hold", 0, ((peer, own),), held_from(peer)) for peer in neighbours]
+    return tuple(out), tuple(back)
+
+
 # --- which of these an exchange uses
 
 
 def gathers(kind: str, coded: bool) -> bool:
     """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
-    return coded or kind == "mix"
+    return coded or kind in WEIGHTED
 
 
 def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
     """All that the messages of an exchange need."""
+    if kind == "relay":
+        return relay_kernels()
     return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
 
 
@@ -291,6 +339,10 @@ def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
 GATHER_STORY = (
     "each worker encodes what it contributes ({code}) and sends it to each of its neighbours",
     "each worker decodes what its neighbours sent, and its own, and adds them up in rank order with their weights",
+)
+RELAY_STORY = (
+    "each worker sends each of its neighbours its own numbers plus what all other neighbours sent it last time",
+    "each worker adds what its neighbours sent to its own: everyone's numbers, as old as the path to them is long",
 )
 GATHER_ALL_STORY = (
     "each worker sends its code ({code}) to every other",

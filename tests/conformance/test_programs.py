@@ -122,6 +122,47 @@ algorithm n {
   weight += (mix(coded_2, ring) - decode(coded_2) + coded) / 8 }
 relax with n
 """,
+    "push sum": """
+algorithm p(topology = exponential) {
+  state mass = 1
+  state raw = weight
+  let before = weight
+  step
+  raw = push(raw + weight - before, topology, compress = bf16)
+  mass = push(mass, topology)
+  weight = raw / mass
+}
+relax with p
+""",
+    "pushed late": "relax with osgp { topology = exponential, late = 2 }",
+    "codes pushed": "algorithm c { step  let q = encode(weight, 8bit)  weight += (push(q, ring) - decode(q)) / 2 }\nrelax with c",
+    "cells": """
+algorithm c {
+  state share = 1
+  state most = 0
+  state late = 0
+  step
+  let size = norm(weight)
+  share = mix(share + size / 100, ring)
+  most = mix(most * 0.5 + t, complete)
+  every 2 { let seen = push(size, shift_one)  after 3 { late = seen - most } }
+  weight = mix(weight, ring) / (1 + share * 1e-3 + late * 1e-4)
+}
+relax with c
+""",
+    "cells of all": """
+algorithm s { state scale = 1  step  scale = 0.5 * scale + mean(norm(weight) / (1 + rank)) / 100
+  every 2 { weight = mix(weight, ring) * (1 - 1e-3 * sum(scale) / workers) } }
+relax with s
+""",
+    "relay star": "relax with relaysgd { topology = star }",
+    "relayed gradients": "algorithm g { grad = relay(grad, star) / relay(1, star)  step }\nrelax with g",
+    "relay late": """
+algorithm r { state first = weight  step
+  every 2 { let total = relay(weight - first, star)  let heard = relay(norm(weight) / 10, chain)
+    after 1 { weight += 0.1 * (total / (workers + heard) - (weight - first)) } } }
+relax with r
+""",
     "own": "algorithm o { step  weight = mix(weight, ring) + own(ring) * weight * 1e-3 }\nrelax with o",
 }
 OWNING = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import codecs_by_hand as codecs
 import numpy as np
 import pytest
 
+from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.exchange import Code, Occurrence, Residuals, Row, encoding_keys, run_exchange, run_messages
 from relaxc.program.ir import Codec, Exchange, Read
@@ -31,7 +33,7 @@ def drawn(elements: int, workers: int, dtype: Any = np.float64, seed: int = 0) -
 def exchange(
     kind: str, codec: Codec | None = None, feedback: str = "none", route: str = "all", topology: Topology | None = None
 ) -> Exchange:
-    return Exchange(kind, Read("x"), codec, feedback, "" if kind == "mix" else route, topology, place=4)
+    return Exchange(kind, Read("x"), codec, feedback, "" if kind in ("mix", "push") else route, topology, place=4)
 
 
 def occurrence(
@@ -57,10 +59,41 @@ CODECS = {
     "dithered": codecs.minmax(2, 32, stochastic=True), "onebit": codecs.onebit(64),
     "ternary": codecs.ternary(), "chunk": per(codecs.minmax(8), "chunk"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", ["chain", "star"])
+def test_a_relay_adds_up_everyone_as_old_as_the_path_is_long(name: str, workers: int) -> None:
+    """As messages, by definition, and by the sum over all workers that both stand for."""
+    e = Exchange("relay", Read("x"), EXACT, "none", "", Topology(name), place=4)
+    p = parameter(30)
+    held: list[list[dict[int, Array]]] = [[{} for _ in range(workers)] for _ in range(2)]
+    history: list[list[Array]] = []
+    for t in range(6):
+        values = drawn(30, workers, seed=t)
+        history.append(values)
+        one, other = (
+            run(replace(occurrence(e, values, p, t), held=h))
+            for run, h in zip((run_exchange, run_messages), held, strict=True)
+        )
+        for i in range(workers):
+            assert one[i].tobytes() == other[i].tobytes()
+            apart = {j: abs(i - j) if name == "chain" else 1 + (0 not in (i, j)) for j in range(workers) if j != i}
+            old = [history[t - d + 1][j] for j, d in apart.items() if t >= d - 1]
+            np.testing.assert_allclose(one[i], sum(old, values[i]), rtol=1e-13, atol=1e-13)
+
+
+UNEVEN = {
+    1: Topology("exponential"),
+    2: Topology("arrows", ((0, 1, 0.3), (1, 0, 0.9))),
+    3: Topology("arrows", ((0, 1), (1, 2), (2, 0), (0, 2))),
+    4: Topology("arrows", ((0, 1, 1.0), (1, 2, 0.5), (2, 3, 0.7), (3, 0, 0.1), (2, 0, 0.2))),
+}
 FORMS = [
     *[("mean", c, f, r) for c in CODECS for f in ("none", "worker", "both") for r in ("all", "ring")],
     *[("sum", c, f, r) for c in ("minmax", "chunk") for f in ("none", "both") for r in ("all", "ring")],
-    *[("mix", c, f, "") for c in (None, "minmax", "dithered", "ternary", "modulo") for f in ("none", "worker")],
+    *[(k, c, f, "") for k in ("mix", "push") for c in (None, "minmax", "dithered", "modulo") for f in ("none", "worker")],
+    *[("mix", "ternary", f, "") for f in ("none", "worker")],
 ]  # fmt: skip
 
 
@@ -70,7 +103,7 @@ def test_messages_and_definition_give_the_same_bits(
     kind: str, name: str, feedback: str, route: str, workers: int
 ) -> None:
     codec = codecs.modulo(8, 0.05) if name == "modulo" else CODECS.get(name)
-    topology = Topology("ring") if kind == "mix" else None
+    topology = Topology("ring") if kind == "mix" else UNEVEN[workers] if kind == "push" else None
     e = exchange(kind, codec, feedback, route, topology)
     for elements, dtype in ((0, "f32"), (1, "f32"), (1100, "f32"), (700, "f64")):
         p = parameter(elements, dtype, number=3)

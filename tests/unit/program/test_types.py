@@ -61,7 +61,7 @@ def exchange(kind: str, value: str) -> Exchange:
         (Apply("where", (Read("s"), Read("c"), Read("x"))), "tensor", False),
         (Apply("*", (Read("lr"), Read("x"))), "tensor", True), (Reduce("norm", Read("x")), "cell", False),
         (exchange("mean", "x"), "tensor", False), (exchange("mix", "q"), "tensor", False),
-        (exchange("mix", "s"), "number", False), (Encode(Read("x"), codec(dithers=False), 0), "code", False),
+        (exchange("mix", "s"), "cell", False), (Encode(Read("x"), codec(dithers=False), 0), "code", False),
         (Decode(Read("q")), "tensor", False),
     ],
 )  # fmt: skip

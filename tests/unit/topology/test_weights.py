@@ -13,7 +13,7 @@ from relaxc.topology.kinds import TOPOLOGIES, changes, directed, pattern, period
 from relaxc.topology.topology import Topology, from_plain, to_plain
 from relaxc.topology.weights import matrix, own_weight, partners, receivers, weights
 
-PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "lazy", "shuffled")]
+PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "arrows", "lazy", "shuffled")]
 WRAPPED = [Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN]
 PATH = Topology("edges", ((0, 1), (2, 1)))
 GIVEN = Topology("edges", ((0, 1, 0.5), (1, 2, 0.25)))
