@@ -28,7 +28,9 @@ from relaxc.program.ir import (
 from relaxc.program.paths import PathBody
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
+from relaxc.wire.layout import EXACT as PLAIN
+from relaxc.wire.layout import Layout
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, WHEN, Route, gathers, located, route_of
 
 MILLION = 1_000_000
 REAL_BYTES = 4
@@ -98,7 +100,47 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
         return messages(sent.exchange, workers) * code
     if sent.coded:
         return (workers - 1) * code
-    return ROUTES[sent.exchange.route].sends(workers) * code / workers
+    return sum(travelled(sent, workers, elements).values())
+
+
+def travelled(sent: Sent, workers: int, elements: int = MILLION) -> dict[bool, float]:
+    """Of a mean or sum on a route, by whether it leaves the machine: bytes that a worker sends, the mean over
+    workers."""
+    assert sent.codec is not None
+    size = {exact: _layout(sent.codec, exact).bytes_of(elements, REAL_BYTES) for exact in (False, True)}
+    found = {False: 0.0, True: 0.0}
+    for (exact, across), chunks in figured(sent.exchange.route, workers).sends(workers).items():
+        found[across] += chunks * size[exact] / workers**2
+    return found
+
+
+def _layout(codec: Codec, exact: bool) -> Layout:
+    return PLAIN if exact else codec.layout
+
+
+def figured(route: str, workers: int) -> Route:
+    """The route, and where it leaves open how many workers a machine has, with two machines: an odd number of workers
+    has one machine each."""
+    return route_of(located(route, workers // 2 if workers % 2 == 0 else 1))
+
+
+def machines(body: Body, workers: int) -> dict[int, tuple[float, float]]:
+    """By the workers of a machine: bytes that a worker sends across and within machines, each time, in all exchanges
+    that know any."""
+    found: dict[int, tuple[float, float]] = {}
+    for sent in _sent(body.statements, {}, None, None):
+        if sent.codec is not None and sent.exchange.route and not sent.coded:
+            route = figured(sent.exchange.route, workers)
+            if route.name == "hierarchy":
+                far, near = found.get(route.inner, (0.0, 0.0))
+                bytes = travelled(sent, workers)
+                found[route.inner] = far + bytes[True], near + bytes[False]
+    return found
+
+
+def route_refusal(exchange: Exchange, workers: int) -> str | None:
+    """Why `workers` can't take the route of an exchange."""
+    return figured(exchange.route, workers).refusal(workers) if exchange.route else None
 
 
 def messages(exchange: Exchange, workers: int) -> float:
@@ -174,7 +216,8 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
         return workers * code
-    return ROUTES[sent.exchange.route].buffers(workers) * code / workers
+    held = figured(sent.exchange.route, workers).buffers(workers)
+    return sum(count * _layout(sent.codec, exact).bytes_of(elements) for exact, count in held.items()) / workers**2
 
 
 def native_gradient(body: Body) -> Exchange | None:
@@ -190,7 +233,7 @@ def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
+    return 1 if gathers(sent.exchange.kind, sent.coded) else figured(sent.exchange.route, workers).roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -208,7 +251,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
-    return ROUTES[exchange.route].story_of(exchange.kind, each)
+    return route_of(exchange.route).story_of(exchange.kind, each)
 
 
 def story(body: Body, sent: Sent) -> tuple[str, ...]:

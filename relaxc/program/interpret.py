@@ -56,10 +56,12 @@ from relaxc.program.ir import (
 )  # fmt: skip
 from relaxc.program.paths import Gradient
 from relaxc.program.store import Late, Rule, Scope, Store, Values
+from relaxc.topology.kinds import located as located_topology
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import located as located_route
 from relaxc.wire.selection import assign
 
 
@@ -69,6 +71,7 @@ class Interpreter:
 
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
     `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
+    `inner` is the workers of a machine, for hierarchies that leave it open.
     """
 
     def __init__(
@@ -80,10 +83,12 @@ class Interpreter:
         weights: Sequence[Array] | None = None,
         optimizer: Rule | None = None,
         messages: bool = False,
+        inner: int = 1,
     ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
         self.optimizer = optimizer
         self.iteration = 0
+        self.inner = inner
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
         self._exchange = run_messages if messages else run_exchange
@@ -260,7 +265,7 @@ class Interpreter:
 
     def _evaluator(self, e: Expression, scope: Scope, done: dict[str, Values], worker: int) -> Evaluator:
         def own(topology: Topology) -> float:
-            return own_weight(topology, self.workers, scope.round, self.seed, worker)
+            return own_weight(located_topology(topology, self.inner), self.workers, scope.round, self.seed, worker)
 
         return Evaluator(scope.real, *self._names(e, scope, done, worker), own)
 
@@ -294,10 +299,12 @@ class Interpreter:
         key = (exchange.place, scope.parameter.number)
         residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
+        exchange = replace(exchange, route=located_route(exchange.route, self.inner))
         this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present)
         return list(self._exchange(this))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:
+        topology = located_topology(topology, self.inner)
         return [weights(topology, self.workers, round, self.seed, rank) for rank in range(self.workers)]
 
     # --- names

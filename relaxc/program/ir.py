@@ -102,8 +102,9 @@ class Exchange:
     `topology` with its weights.
 
     `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
-    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the
-    encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
+    `feedback` is none, worker or both. `route` names one for mean and sum (wire/routes.route_of), "" for mix. `place`
+    numbers the encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has
+    `place + 1`.
     """
 
     kind: str

@@ -25,7 +25,7 @@ from relaxc.program.ir import (
     Statement,
     Step,
 )  # fmt: skip
-from relaxc.topology.topology import Topology
+from relaxc.topology.topology import Topology, written
 
 INFIX = {
     "or": 1, "and": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "^": 8,
@@ -157,7 +157,7 @@ def print_topology(topology: Topology) -> str:
     """The edges of a file are counted, not listed."""
     if topology.name == "edges":
         return f'edges("{len(topology.arguments)} edges")'
-    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else str(a) for a in topology.arguments)
+    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else written(a) for a in topology.arguments)
     return f"{topology.name}({inner})" if inner else topology.name
 
 

@@ -15,7 +15,7 @@ from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
 from relaxc.schedule.schedule import layout_of
 from relaxc.wire.layout import Layout
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
+from relaxc.wire.routes import Phase, done_by_fragments, gather_phases, gathers, kernels_of, route_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _phases(
 ) -> tuple[tuple[Phase, ...], int]:
     """The phases of a piece, and how many tags it uses."""
     if not gathers(exchange.kind, exchange.coded):
-        route = ROUTES[exchange.route]
+        route = route_of(exchange.route)
         return route.phases(rank, workers), route.legs(workers)
     if exchange.kind != "mix":
         # Each begins with the one behind it, so that not all send to the same one first.

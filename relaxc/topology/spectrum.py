@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxc.topology.kinds import pattern, period, rows
+from relaxc.topology.kinds import at_odds, pattern, period, rows
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import matrix
 
@@ -24,6 +24,7 @@ def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     closed form for any seed: all numberings are equally likely, so E[P'P] = aI + b11' with a = (tr P'P - 1) / (n - 1).
     For random pairs of an even number it is n / (2(n - 1)) (Boyd et al. 2006).
     """
+    topology, workers = at_odds(topology, workers)
     if workers == 1:
         return 1.0
     rounds = pattern(topology, workers)

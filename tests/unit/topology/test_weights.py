@@ -13,11 +13,12 @@ from relaxc.topology.kinds import TOPOLOGIES, changes, directed, pattern, period
 from relaxc.topology.topology import Topology, from_plain, to_plain
 from relaxc.topology.weights import matrix, own_weight, partners, receivers, weights
 
-PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "lazy", "shuffled")]
+PLAIN = [Topology(name) for name, kind in TOPOLOGIES.items() if name != "edges" and not kind.wraps]
 WRAPPED = [Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN]
 PATH = Topology("edges", ((0, 1), (2, 1)))
 GIVEN = Topology("edges", ((0, 1, 0.5), (1, 2, 0.25)))
-EVERY = [*PLAIN, *WRAPPED, PATH, GIVEN, Topology("lazy", (Topology("shuffled", (GIVEN,)),))]
+HIERARCHIES = [Topology("hierarchy", (t, inner)) for t in [*PLAIN, Topology("lazy", (PATH,))] for inner in (1, 2, 3)]
+EVERY = [*PLAIN, *WRAPPED, *HIERARCHIES, PATH, GIVEN, Topology("lazy", (Topology("shuffled", (GIVEN,)),))]
 DIRECTED = ("exponential", "one_peer_exponential")
 
 
