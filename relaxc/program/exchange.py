@@ -5,8 +5,9 @@ the owner of a block sums what it decodes, in rank order, and for a mean multipl
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. In a hierarchy leaders encode those
 of their machines, with their own r, and owners sum in the order of machines; on one machine nothing is encoded. A mix,
 and a mean or sum of a code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for
-a mix each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
-finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+a mix each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept
+only where it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic
+type.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def test_only_leaders_lose_and_only_of_what_they_lead() -> None:
     block = slice(64, 128)
     total = values[2][block] + values[3][block]
     kept = total - np.where(total >= 0, 1, -1) * np.abs(total).mean()
-    np.testing.assert_allclose(residuals.worker[2][block], kept, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(residuals.worker[2][block], kept, atol=1e-6)  # the codec's scale is an f32
 
 
 @pytest.mark.parametrize("feedback", ["worker", "both"])
