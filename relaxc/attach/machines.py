@@ -41,10 +41,10 @@ def doubts(manifest: Manifest) -> list[str]:
     return [f"{SIZE} is not set, so each worker counts as a machine: use torchrun, or write hierarchy(inner = n)"]
 
 
-def inners(manifest: Manifest) -> str:
-    """The workers of a machine in each hierarchy of a mean or sum; empty where there is none."""
+def inners(manifest: Manifest) -> list[int]:
+    """The workers of a machine in each hierarchy of a mean or sum."""
     routes = [route_of(e.route) for e in _exchanges(manifest) if e.route]
-    return ", ".join(str(route.inner) for route in routes if route.name == "hierarchy")
+    return [route.inner for route in routes if route.name == "hierarchy"]
 
 
 def _inner(rank: int, workers: int) -> int:

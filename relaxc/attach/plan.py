@@ -97,7 +97,8 @@ class Plan:
             agree(groups, error, {})
             raise
         messages = messages_of([*schedule.pieces, *fitted.pieces])
-        settings = settings | ({"workers of a machine": inner} if (inner := machines.inners(manifest)) else {})
+        if inners := machines.inners(manifest):
+            settings = settings | {"workers of a machine": ", ".join(map(str, inners))}
         agree(groups, facts_of(manifest, model, read, schedule, fitted, settings), messages)
         doubts = [f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(manifest, schedule.bodies)]
         doubts += [*machines.doubts(self.manifest), *disconnected(manifest, groups.workers)]

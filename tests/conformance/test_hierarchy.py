@@ -166,7 +166,7 @@ def test_workers_that_are_no_machines(pool: Pool, spec: str, sizes: list[Any], n
 
 
 def test_a_mix_of_workers_that_are_no_machines(pool: Pool) -> None:
-    with pytest.raises(WorkerError, match="RX0608.*4 workers are not a whole number of machines with 3 workers each"):
+    with pytest.raises(WorkerError, match=r"RX0608.*4 workers are not a whole number of machines with 3 workers each"):
         pool.run(programs.train, 4, written(MIXES["ring"], 3, "topology"), 0.0)
 
 
