@@ -257,7 +257,17 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
 def story(body: Body, sent: Sent) -> tuple[str, ...]:
     """The story with the codec's name in it."""
     code = "" if sent.codec is None else sent.codec.text
-    return tuple(line.format(code=code) for line in _story(body, sent))
+    told = tuple(line.format(code=code) for line in _story(body, sent))
+    return (*told, *_machines_told(sent.exchange.route)) if sent.codec is not None else told
+
+
+def _machines_told(route: str) -> Iterator[str]:
+    if route and route_of(route).name == "hierarchy":
+        inner = route_of(route).inner
+        if located(route, inner) == route:
+            yield f"a machine has {inner} workers" if inner > 1 else "each worker is a machine of its own"
+        else:
+            yield "a machine has as many workers as LOCAL_WORLD_SIZE says; figures are of two machines"
 
 
 def moment(body: Body, exchange: Exchange) -> str:

@@ -23,7 +23,9 @@ def start(number: int) -> torch.Tensor:
 def problem(rank: int, number: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A worker's loss of a parameter is sum(a * (w - b)^2) / 2."""
     draw = torch.Generator().manual_seed(1000 * rank + number)
-    return 0.5 + torch.rand(SHAPES[number], generator=draw).double(), torch.randn(SHAPES[number], generator=draw).double()
+    return 0.5 + torch.rand(SHAPES[number], generator=draw).double(), torch.randn(
+        SHAPES[number], generator=draw
+    ).double()
 
 
 class Worker:

@@ -85,3 +85,15 @@ def test_numpy_only_where_a_worker_count_is_asked_about() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert done.stdout == "set()\n"
+
+
+def test_what_is_said_of_machines() -> None:
+    """A share of the code across and back; 4 MB of numbers less one's own share, and codes, within."""
+    shown = explained("relax gradients { route = hierarchy(inner = 2), compress = 8bit }", workers=(3, 4))
+    assert "a machine has 2 workers" in shown
+    assert "4   in machines of 2: 0.51 MB across machines and 2.51 MB within, each time" in shown
+    assert "3   3 workers are not a whole number of machines with 2 workers each" in shown
+    assert "LOCAL_WORLD_SIZE" in explained("relax gradients { route = hierarchy, compress = 8bit }")
+    assert "hierarchy(ring, inner = 2) of 4 workers" in explained(
+        "relax weights { topology = hierarchy(ring, inner = 2) }", drawn=(4,)
+    )

@@ -197,6 +197,16 @@ def test_no_worker_count_has_a_smaller_eigenvalue_than_said(name: str) -> None:
     assert spread(Topology("shuffled", (topology,))) == spread(topology)
 
 
+@pytest.mark.parametrize("name", ["ring", "star", "complete", "exponential", "random_pairs"])
+def test_machines_have_no_smaller_eigenvalue_than_said(name: str) -> None:
+    """A machine's workers agree at once, which is an eigenvalue of 0."""
+    for outer in (Topology(name), Topology("lazy", (Topology(name),))):
+        topology = Topology("hierarchy", (outer, 2))
+        spreads = [1 - smallest_eigenvalue(topology, n) for n in (2, 4, 6, 8, 16)]
+        assert max(spreads) <= spread(topology) + 1e-9
+        assert spread(topology) == max(1.0, spread(outer))
+
+
 @pytest.mark.parametrize("name", library.specs())
 def test_shipped_specs_raise_no_doubt(name: str) -> None:
     spec = library.spec(name)
