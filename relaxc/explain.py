@@ -148,7 +148,7 @@ def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     late = rounds_late(body)
     for topology in found:
         for count in drawn:
-            yield from _topology(topology, count, late)
+            yield from _topology(figures.taken(topology, count), count, late)
 
 
 def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
@@ -201,7 +201,8 @@ def _refused(body: Body, workers: Sequence[int]) -> dict[int, str]:
     exchanges = figures.all_exchanges(body)
     topologies = [e.topology for e in exchanges if e.topology is not None]
     missing = {n: why for n in workers for e in exchanges if (why := figures.route_refusal(e, n)) is not None}
-    return missing | {n: why for n in workers for topology in topologies if (why := refusal(topology, n)) is not None}
+    refused = {(n, topology): refusal(figures.taken(topology, n), n) for n in workers for topology in topologies}
+    return missing | {n: why for (n, _), why in refused.items() if why is not None}
 
 
 def megabytes(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -26,7 +27,9 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import PathBody
-from relaxc.topology.kinds import period
+from relaxc.topology.kinds import located as located_topology
+from relaxc.topology.kinds import machine_size, period
+from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.layout import EXACT as PLAIN
 from relaxc.wire.layout import Layout
@@ -118,24 +121,43 @@ def _layout(codec: Codec, exact: bool) -> Layout:
     return PLAIN if exact else codec.layout
 
 
+def assumed(workers: int) -> int:
+    """The workers of a machine where that is left open: two machines, or one for each of an odd number of workers."""
+    return workers // 2 if workers % 2 == 0 else 1
+
+
+def taken(topology: Topology, workers: int) -> Topology:
+    return located_topology(topology, assumed(workers))
+
+
 def figured(route: str, workers: int) -> Route:
-    """The route, and where it leaves open how many workers a machine has, with two machines: an odd number of workers
-    has one machine each."""
-    return route_of(located(route, workers // 2 if workers % 2 == 0 else 1))
+    return route_of(located(route, assumed(workers)))
 
 
 def machines(body: Body, workers: int) -> dict[int, tuple[float, float]]:
     """By the workers of a machine: bytes that a worker sends across and within machines, each time, in all exchanges
     that know any."""
     found: dict[int, tuple[float, float]] = {}
-    for sent in _sent(body.statements, {}, None, None):
-        if sent.codec is not None and sent.exchange.route and not sent.coded:
-            route = figured(sent.exchange.route, workers)
-            if route.name == "hierarchy":
-                far, near = found.get(route.inner, (0.0, 0.0))
-                bytes = travelled(sent, workers)
-                found[route.inner] = far + bytes[True], near + bytes[False]
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    for sent in _sent(body.statements, lets, None, None):
+        if (inner := _inner(sent.exchange, workers)) is not None and (_is_mix(sent) or not sent.coded):
+            far, near = found.get(inner, (0.0, 0.0))
+            bytes = _mixed(sent, workers, inner) if _is_mix(sent) else travelled(sent, workers)
+            found[inner] = far + bytes[True], near + bytes[False]
     return found
+
+
+def _inner(exchange: Exchange, workers: int) -> int | None:
+    """The workers of a machine, where an exchange knows any."""
+    if exchange.topology is not None:
+        return machine_size(taken(exchange.topology, workers))
+    route = figured(exchange.route, workers)
+    return route.inner if route.name == "hierarchy" else None
+
+
+def _mixed(sent: Sent, workers: int, inner: int) -> dict[bool, float]:
+    code = (sent.codec or EXACT).layout.bytes_of(MILLION, REAL_BYTES)
+    return {across: count * code for across, count in _messages(sent.exchange, workers, inner).items()}
 
 
 def route_refusal(exchange: Exchange, workers: int) -> str | None:
@@ -145,13 +167,18 @@ def route_refusal(exchange: Exchange, workers: int) -> str | None:
 
 def messages(exchange: Exchange, workers: int) -> float:
     """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
-    topology = exchange.topology
-    assert topology is not None, "a mix has a topology"
-    rounds = period(topology, workers) or ROUNDS_SAMPLED
-    heard = (
-        len(weights(topology, workers, round, SEED, rank)) - 1 for round in range(rounds) for rank in range(workers)
-    )
-    return sum(heard) / (rounds * workers)
+    return sum(_messages(exchange, workers, 1).values())
+
+
+def _messages(exchange: Exchange, workers: int, inner: int) -> dict[bool, float]:
+    """By whether they leave a machine with `inner` workers."""
+    assert exchange.topology is not None, "a mix has a topology"
+    topology = taken(exchange.topology, workers)
+    rounds, found = period(topology, workers) or ROUNDS_SAMPLED, {False: 0.0, True: 0.0}
+    for round, rank in product(range(rounds), range(workers)):
+        for peer, _ in weights(topology, workers, round, SEED, rank):
+            found[peer // inner != rank // inner] += (peer != rank) / (rounds * workers)
+    return found
 
 
 def per_iteration(body: Body, phase: str, workers: int, elements: int = MILLION) -> tuple[int, bool]:

@@ -255,6 +255,11 @@ def located(topology: Topology, inner: int) -> Topology:
     return Topology(topology.name, (*topology.arguments, inner)) if open else topology
 
 
+def machine_size(topology: Topology) -> int | None:
+    """The workers of a machine, where a topology knows any."""
+    return _machines(topology.arguments)[1] if topology.name == "hierarchy" else None
+
+
 def at_odds(topology: Topology, workers: int) -> tuple[Topology, int]:
     """The topology and number of those who can disagree: in a hierarchy machines, after a round."""
     if topology.name != "hierarchy":

@@ -97,3 +97,12 @@ def test_what_is_said_of_machines() -> None:
     assert "hierarchy(ring, inner = 2) of 4 workers" in explained(
         "relax weights { topology = hierarchy(ring, inner = 2) }", drawn=(4,)
     )
+
+
+def test_what_a_mix_of_machines_sends_across() -> None:
+    """Of two machines of two each sends 4 MB to its own other worker and to both of the other machine."""
+    for text in ("hierarchy(ring, inner = 2)", "hierarchy(ring)"):
+        shown = explained(f"relax weights {{ topology = {text} }}", drawn=(4,))
+        assert "4   in machines of 2: 8.00 MB across machines and 4.00 MB within, each time" in shown
+        assert "hierarchy(ring, inner = 2) of 4 workers" in shown
+    assert "in machines" not in explained("relax weights { topology = ring }")
