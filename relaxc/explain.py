@@ -155,7 +155,7 @@ def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     for topology in found:
         late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
-            yield from _topology(topology, count, late)
+            yield from _topology(figures.taken(topology, count), count, late)
 
 
 def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
@@ -209,14 +209,21 @@ def _table(body: Body, paths: PathBody, phase: str, workers: Sequence[int]) -> I
         rounded = max((figures.roundings(each, count) for each in sent), default=0)
         amount = megabytes(size) if known else f"up to {megabytes(size)}"
         yield f"    {count:>7}   {amount:>18}   {share:>6}   {kept:>6}   {rounded:>9}"
+    for count in (c for c in workers if c not in missing):
+        for inner, (far, near) in figures.machines(body, count).items():
+            amounts = f"{megabytes(round(far))} across machines and {megabytes(round(near))} within, each time"
+            yield f"    {count:>7}   in machines of {inner}: {amounts}"
     for count, why in missing.items():
         yield f"    {count:>7}   {why}"
 
 
 def _refused(body: Body, workers: Sequence[int]) -> dict[int, str]:
-    """The numbers of workers that some topology does not have, and why."""
-    topologies = [e.topology for e in figures.all_exchanges(body) if e.topology is not None]
-    return {n: why for n in workers for topology in topologies if (why := refusal(topology, n)) is not None}
+    """The numbers of workers that some topology or route does not have, and why."""
+    exchanges = figures.all_exchanges(body)
+    topologies = [e.topology for e in exchanges if e.topology is not None]
+    missing = {n: why for n in workers for e in exchanges if (why := figures.route_refusal(e, n)) is not None}
+    refused = {(n, topology): refusal(figures.taken(topology, n), n) for n in workers for topology in topologies}
+    return missing | {n: why for (n, _), why in refused.items() if why is not None}
 
 
 def megabytes(count: int) -> str:

@@ -23,7 +23,8 @@ class FieldPlan(msgspec.Struct, frozen=True):
 class KernelPlan(msgspec.Struct, frozen=True):
     """A generated function for tensors of `dtype` (f32, f16, bf16 or f64). `kernel` is its name in wire/routes.py, or
     `fragment`. `operands` are what it is given for each segment, in order: weight, grad, a state's name, kept.N,
-    slot.N, residual, and `value`, which stands for what an exchange works on (a gradient, or its slot)."""
+    slot.N, residual, `sum`, plain numbers that stand in a message, and `value`, which stands for what an exchange works
+    on (a gradient, or its slot)."""
 
     symbol: str
     kernel: str

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from relaxc.attach.buffers import Flat, Memory
+from relaxc.attach.buffers import Flat, Memory, real_type
 from relaxc.errors import ModelError
 from relaxc.manifest import FragmentPlan, KernelPlan, ProgramPlan
 from relaxc.schedule.buckets import Bucket
@@ -70,6 +70,15 @@ class Site:
             return self.buffer(self.memory.residuals[sent].worker, range.parameter, range.first)
         flat, cell = self.memory.of(name, copies.get(name, 0))
         return self.buffer(flat, range.parameter, 0 if cell else range.first)
+
+
+def in_message(runtime: ModuleType, message: torch.Tensor, ranges: Iterable[Range], dtype: str) -> dict[Range, Any]:
+    """Operands that are the plain numbers of a message, one range behind the other."""
+    numbers, at, found = message.view(real_type(dtype)), 0, {}
+    for r in ranges:
+        found[r] = runtime.Operand("buffer", numbers, at)
+        at += r.elements
+    return found
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer | None, tensor: nn.Parameter, name: str) -> torch.Tensor:

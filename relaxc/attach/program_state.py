@@ -26,6 +26,7 @@ from relaxc.attach.relays import RELAY, HeldEntry, held_entries, key_of, relays_
 from relaxc.attach.saved import Saved, another_plan
 from relaxc.errors import ExchangeError
 from relaxc.manifest import Manifest
+from relaxc.schedule.keepers import kept_parts
 from relaxc.schedule.schedule import residual_of
 from relaxc.wire.parameters import Parameter
 
@@ -110,9 +111,9 @@ class ProgramState:
         if entry.transfer < 0:
             body = self._manifest.bodies[entry.site.bucket.body]
             return saved.mean(entry.key, entry.view.numel(), body.agreement == "replicated")
-        if not entry.owner:
-            return saved.worker(entry.key, parameter)
         exchange = entry.site.program.transfers[entry.transfer].exchange
+        if not entry.owner:
+            return saved.worker(entry.key, parameter, kept_parts(exchange, parameter, self._workers, self._rank))
         here = residual_of(exchange, parameter, self._workers, self._rank).owner
         shares = [residual_of(exchange, parameter, saved.workers, rank).owner for rank in range(saved.workers)]
         return saved.owner(entry.key, parameter, here, shares)

@@ -9,16 +9,17 @@ from relaxc.emit.gather import gathered
 from relaxc.emit.kernel import BlockKernel, Section, real_of
 from relaxc.emit.operands import Operands
 from relaxc.emit.section import Builder
+from relaxc.program.codec import EXACT
 from relaxc.program.ir import Codec
 from relaxc.wire.layout import Layout
 from relaxc.wire.routes import Kernel
 
-VALUE, RESIDUAL = "value", "residual"
+VALUE, RESIDUAL, SUM = "value", "residual", "sum"
 
 
 def build_kernel(symbol: str, codec: Codec, kernel: Kernel, dtype: str) -> BlockKernel:
     """`dtype` (f32, f16, bf16, f64) is the operand `value`'s; `symbol` the name of the generated function."""
-    return _Fusing(codec, kernel, dtype).kernel_of(symbol)
+    return _Fusing(EXACT if kernel.exact else codec, kernel, dtype).kernel_of(symbol)
 
 
 def block_of(layout: Layout) -> int | None:
@@ -41,9 +42,13 @@ class _Fusing:
         gather = gathered(self.codec, self.kernel.weighted, self.near) if many else None
         main, layout = self.main(), self.codec.layout
         return BlockKernel(
-            symbol, self.codec.text, self.dtype, block_of(layout), layout.fields, self.operands.all, self.kernel.inputs,
+            symbol, self.codec.text, self.dtype, block_of(layout), layout.fields, self.operands.all, self.inputs,
             gather, main,
         )  # fmt: skip
+
+    @property
+    def inputs(self) -> str:
+        return "none" if self.kernel.reads_sum else self.kernel.inputs
 
     def near(self, builder: Builder) -> int:
         return self.operands.load(builder, VALUE, "tensor")
@@ -67,7 +72,9 @@ class _Fusing:
     def input(self) -> int:
         add = self.builder.add
         values = [add("total")] if self.kernel.inputs == "many" else []
-        if self.kernel.inputs == "one":
+        if self.kernel.reads_sum:
+            values.append(self.operands.load(self.builder, SUM, "real"))
+        elif self.kernel.inputs == "one":
             values.append(decoded(self.builder, self.codec, lambda: self.near(self.builder)))
         values += [self.load(VALUE)] if self.kernel.tensor else []
         value = values[0] if len(values) == 1 else add("add", *values)

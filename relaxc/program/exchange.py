@@ -2,11 +2,12 @@
 
 By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
-is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, and a mean or sum of a
-code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix or push each
-times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where
-it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
-What a relay means is in relays.py.
+is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. In a hierarchy leaders encode those
+of their machines, with their own r, and owners sum in the order of machines; on one machine nothing is encoded. A mix,
+and a mean or sum of a code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for
+a mix or push each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss
+is kept only where it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the
+arithmetic type. What a relay means is in relays.py.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
     NEIGHBOURLY,
-    ROUTES,
     Kernel,
     Message,
     Move,
     Phase,
     Receive,
+    Route,
     Run,
     Send,
     gather_phases,
@@ -40,6 +41,7 @@ from relaxc.wire.routes import (
     held_from,
     kernels_of,
     relay_phases,
+    route_of,
 )
 
 NOBODY = -1
@@ -140,6 +142,15 @@ class Occurrence:
         assert not isinstance(value, Code)
         return value
 
+    @property
+    def route(self) -> Route:
+        return route_of(self.exchange.route)
+
+    @property
+    def within_a_machine(self) -> bool:
+        """Whether the route encodes nothing."""
+        return not self.gathers and self.route.roundings(self.workers) == 0
+
     def chunk(self, owner: int) -> slice:
         parameter = self.parameter
         return slice(*shares(parameter.number, parameter.elements, self.codec.layout, self.workers)[owner])
@@ -197,11 +208,11 @@ def run_exchange(this: Occurrence) -> list[Array]:
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
-    if this.plain:
+    if this.plain or this.within_a_machine:
         return [_plain(this)] * this.workers
     assert this.codec.near is None, "a codec that decodes next to one's own value gives everyone another result"
     result = np.zeros_like(this.tensor(0))
-    one = {"all": _by_owner, "ring": _by_hops}[this.exchange.route]
+    one = {"all": _by_owner, "ring": _by_hops, "hierarchy": _by_machines}[this.route.name]
     for owner in range(this.workers):
         at = this.chunk(owner)
         if at.stop > at.start:
@@ -219,10 +230,16 @@ def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
 
 def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
+        total = _added(terms)
+        return this.divided(total) if this.exchange.kind == "mean" else total
+
+
+def _added(terms: Sequence[Array]) -> Array:
+    with np.errstate(all="ignore"):
         total = terms[0]
         for term in terms[1:]:
             total = total + term
-        return this.divided(total) if this.exchange.kind == "mean" else total
+        return total
 
 
 def _plain(this: Occurrence) -> Array:
@@ -232,6 +249,15 @@ def _plain(this: Occurrence) -> Array:
 def _by_owner(this: Occurrence, owner: int, at: slice) -> bytes:
     feedback = this.exchange.feedback
     codes = [this.encoded(this.tensor(w)[at], at, w, feedback != "none") for w in range(this.workers)]
+    return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
+
+
+def _by_machines(this: Occurrence, owner: int, at: slice) -> bytes:
+    feedback, inner = this.exchange.feedback, this.route.inner
+    codes = []
+    for first in range(0, this.workers, inner):
+        total = _added([this.tensor(w)[at] for w in range(first, first + inner)])
+        codes.append(this.encoded(total, at, first + owner % inner, feedback != "none"))
     return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
 
 
@@ -307,7 +333,7 @@ class _Mover:
         if self.this.relays:
             return relay_phases(self.rank, self.this.relay.neighbours[self.rank])
         if not self.this.gathers:
-            return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
+            return self.this.route.phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
         hearing = [w for w in range(self.this.workers) if w != self.rank and self.rank in dict(self.this.row(w))]
         return gather_phases(self.rank, heard, hearing)
@@ -344,19 +370,20 @@ class _Mover:
             code = self.this.contribution(self.rank)
             self.put = code.put
             return code.message
+        if kernel.makes_exact:
+            return encode(EXACT, self.value(run, kernel, at))
         worker = NOBODY if kernel.owner else self.rank
         return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message
 
     def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
         real = self.result.dtype.type
-        terms = [decode(self.this.codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
+        codec = EXACT if kernel.takes_exact else self.this.codec
+        terms = [decode(codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
         if kernel.weighted:
             weights = dict(self.this.row(self.rank))
             terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]
         if kernel.tensor:
             terms.append(self.this.tensor(self.rank)[at])
+        total = _added(terms)
         with np.errstate(all="ignore"):
-            total = terms[0]
-            for term in terms[1:]:
-                total = total + term
             return self.this.divided(total) if kernel.averages else total

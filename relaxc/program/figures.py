@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -27,9 +28,23 @@ from relaxc.program.ir import (
 )  # fmt: skip
 from relaxc.program.paths import PathBody
 from relaxc.program.shapes import Shape, form_of, forms_of
-from relaxc.topology.kinds import period
+from relaxc.topology.kinds import located as located_topology
+from relaxc.topology.kinds import machine_size, period
+from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, NEIGHBOURLY, RELAY_STORY, ROUTES, WHEN, gathers
+from relaxc.wire.layout import EXACT as PLAIN
+from relaxc.wire.layout import Layout
+from relaxc.wire.routes import (
+    GATHER_ALL_STORY,
+    GATHER_STORY,
+    NEIGHBOURLY,
+    RELAY_STORY,
+    WHEN,
+    Route,
+    gathers,
+    located,
+    route_of,
+)
 
 MILLION = 1_000_000
 REAL_BYTES = 4
@@ -111,18 +126,82 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
         return messages(sent.exchange, workers) * code
     if sent.coded:
         return (workers - 1) * code
-    return ROUTES[sent.exchange.route].sends(workers) * code / workers
+    return sum(travelled(sent, workers, elements).values())
+
+
+def travelled(sent: Sent, workers: int, elements: int = MILLION) -> dict[bool, float]:
+    """Of a mean or sum on a route, by whether it leaves the machine: bytes that a worker sends, the mean over
+    workers."""
+    assert sent.codec is not None
+    size = {exact: _layout(sent.codec, exact).bytes_of(elements, REAL_BYTES) for exact in (False, True)}
+    found = {False: 0.0, True: 0.0}
+    for (exact, across), chunks in figured(sent.exchange.route, workers).sends(workers).items():
+        found[across] += chunks * size[exact] / workers**2
+    return found
+
+
+def _layout(codec: Codec, exact: bool) -> Layout:
+    return PLAIN if exact else codec.layout
+
+
+def assumed(workers: int) -> int:
+    """The workers of a machine where that is left open: two machines, or one for each of an odd number of workers."""
+    return workers // 2 if workers % 2 == 0 else 1
+
+
+def taken(topology: Topology, workers: int) -> Topology:
+    return located_topology(topology, assumed(workers))
+
+
+def figured(route: str, workers: int) -> Route:
+    return route_of(located(route, assumed(workers)))
+
+
+def machines(body: Body, workers: int) -> dict[int, tuple[float, float]]:
+    """By the workers of a machine: bytes that a worker sends across and within machines, each time, in all exchanges
+    that know any."""
+    found: dict[int, tuple[float, float]] = {}
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    for sent in _sent(body.statements, lets, None, None):
+        if (inner := _inner(sent.exchange, workers)) is not None and (_nearby(sent) or not sent.coded):
+            far, near = found.get(inner, (0.0, 0.0))
+            bytes = _mixed(sent, workers, inner) if _nearby(sent) else travelled(sent, workers)
+            found[inner] = far + bytes[True], near + bytes[False]
+    return found
+
+
+def _inner(exchange: Exchange, workers: int) -> int | None:
+    """The workers of a machine, where an exchange knows any."""
+    if exchange.topology is not None:
+        return machine_size(taken(exchange.topology, workers))
+    route = figured(exchange.route, workers)
+    return route.inner if route.name == "hierarchy" else None
+
+
+def _mixed(sent: Sent, workers: int, inner: int) -> dict[bool, float]:
+    code = (sent.codec or EXACT).layout.bytes_of(MILLION, REAL_BYTES)
+    return {across: count * code for across, count in _messages(sent.exchange, workers, inner).items()}
+
+
+def route_refusal(exchange: Exchange, workers: int) -> str | None:
+    """Why `workers` can't take the route of an exchange."""
+    return figured(exchange.route, workers).refusal(workers) if exchange.route else None
 
 
 def messages(exchange: Exchange, workers: int) -> float:
-    """Messages that a worker sends in a round of a mix or push, the mean over workers and rounds."""
-    topology = exchange.topology
-    assert topology is not None, "a mix has a topology"
-    rounds = period(topology, workers) or ROUNDS_SAMPLED
-    heard = (
-        len(weights(topology, workers, round, SEED, rank)) - 1 for round in range(rounds) for rank in range(workers)
-    )
-    return sum(heard) / (rounds * workers)
+    """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
+    return sum(_messages(exchange, workers, 1).values())
+
+
+def _messages(exchange: Exchange, workers: int, inner: int) -> dict[bool, float]:
+    """By whether they leave a machine with `inner` workers."""
+    assert exchange.topology is not None, "a mix has a topology"
+    topology = taken(exchange.topology, workers)
+    rounds, found = period(topology, workers) or ROUNDS_SAMPLED, {False: 0.0, True: 0.0}
+    for round, rank in product(range(rounds), range(workers)):
+        for peer, _ in weights(topology, workers, round, SEED, rank):
+            found[peer // inner != rank // inner] += (peer != rank) / (rounds * workers)
+    return found
 
 
 def per_iteration(body: Body, phase: str, workers: int, elements: int = MILLION) -> tuple[int, bool]:
@@ -188,7 +267,8 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
         return workers * code
-    return ROUTES[sent.exchange.route].buffers(workers) * code / workers
+    held = figured(sent.exchange.route, workers).buffers(workers)
+    return sum(count * _layout(sent.codec, exact).bytes_of(elements) for exact, count in held.items()) / workers**2
 
 
 def native_gradient(body: Body) -> Exchange | None:
@@ -204,7 +284,7 @@ def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
+    return 1 if gathers(sent.exchange.kind, sent.coded) else figured(sent.exchange.route, workers).roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -226,7 +306,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         told = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
-    return ROUTES[exchange.route].story_of(exchange.kind, each)
+    return route_of(exchange.route).story_of(exchange.kind, each)
 
 
 _CELLS = {
@@ -238,7 +318,17 @@ _CELLS = {
 def story(body: Body, sent: Sent) -> tuple[str, ...]:
     """The story with the codec's name in it."""
     code = "" if sent.codec is None else sent.codec.text
-    return tuple(line.format(code=code) for line in _story(body, sent))
+    told = tuple(line.format(code=code) for line in _story(body, sent))
+    return (*told, *_machines_told(sent.exchange.route)) if sent.codec is not None else told
+
+
+def _machines_told(route: str) -> Iterator[str]:
+    if route and route_of(route).name == "hierarchy":
+        inner = route_of(route).inner
+        if located(route, inner) == route:
+            yield f"a machine has {inner} workers" if inner > 1 else "each worker is a machine of its own"
+        else:
+            yield "a machine has as many workers as LOCAL_WORLD_SIZE says; figures are of two machines"
 
 
 def moment(body: Body, exchange: Exchange) -> str:

@@ -58,10 +58,12 @@ from relaxc.program.ir import (
 from relaxc.program.paths import Gradient
 from relaxc.program.relays import Held
 from relaxc.program.store import Late, Rule, Scope, Store, Values
+from relaxc.topology.kinds import located as located_topology
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import located as located_route
 from relaxc.wire.selection import assign
 
 
@@ -71,7 +73,7 @@ class Interpreter:
 
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
     `messages` exchanges run as the moves of their routes, to the same bits. `residuals`, and what relays have
-    `held`, are by (place, parameter).
+    `held`, are by (place, parameter). `inner` is the workers of a machine, for hierarchies that leave it open.
     """
 
     def __init__(
@@ -83,10 +85,12 @@ class Interpreter:
         weights: Sequence[Array] | None = None,
         optimizer: Rule | None = None,
         messages: bool = False,
+        inner: int = 1,
     ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
         self.optimizer = optimizer
         self.iteration = 0
+        self.inner = inner
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
         self.held: dict[tuple[int, int], Held] = {}
@@ -264,7 +268,7 @@ class Interpreter:
 
     def _evaluator(self, e: Expression, scope: Scope, done: dict[str, Values], worker: int) -> Evaluator:
         def own(topology: Topology) -> float:
-            return own_weight(topology, self.workers, scope.round, self.seed, worker)
+            return own_weight(located_topology(topology, self.inner), self.workers, scope.round, self.seed, worker)
 
         return Evaluator(scope.real, *self._names(e, scope, done, worker), own)
 
@@ -305,10 +309,12 @@ class Interpreter:
         residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
         held = self.held.setdefault(key, [{} for _ in range(self.workers)])
+        exchange = replace(exchange, route=located_route(exchange.route, self.inner))
         this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:
+        topology = located_topology(topology, self.inner)
         return [weights(topology, self.workers, round, self.seed, rank) for rank in range(self.workers)]
 
     # --- names

@@ -103,8 +103,9 @@ class Exchange:
 
     `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none),
     or a number or cell, which is sent as it is: what arrives is a cell. What a relay sends goes as it is, too.
-    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for the others. `place` numbers the
-    encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
+    `feedback` is none, worker or both. `route` names one for mean and sum (wire/routes.route_of), "" for the others.
+    `place` numbers the encoding places of a program: this one's contributions have `place`, its re-encoding after a sum
+    has `place + 1`.
     """
 
     kind: str

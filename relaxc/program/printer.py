@@ -25,7 +25,7 @@ from relaxc.program.ir import (
     Statement,
     Step,
 )  # fmt: skip
-from relaxc.topology.topology import OF_A_FILE, Topology
+from relaxc.topology.topology import OF_A_FILE, Topology, written
 from relaxc.wire.routes import NEIGHBOURLY
 
 INFIX = {
@@ -158,7 +158,7 @@ def print_topology(topology: Topology) -> str:
     """The edges of a file are counted, not listed."""
     if topology.name in OF_A_FILE:
         return f'{topology.name}("{len(topology.arguments)} {topology.name}")'
-    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else str(a) for a in topology.arguments)
+    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else written(a) for a in topology.arguments)
     return f"{topology.name}({inner})" if inner else topology.name
 
 

@@ -33,7 +33,6 @@ from relaxc.topology.topology import Topology
 from relaxc.topology.weights import partners, receivers
 from relaxc.wire.routes import (
     NEIGHBOURLY,
-    ROUTES,
     Kernel,
     Message,
     Move,
@@ -43,6 +42,7 @@ from relaxc.wire.routes import (
     Send,
     gather_kernels,
     gather_phases,
+    route_of,
 )  # fmt: skip
 from relaxc.wire.routes import Phase as Moves
 
@@ -145,6 +145,13 @@ def _codes(body: Body) -> None:
                 _exchange(e, forms)
 
 
+def _is_route(name: str) -> bool:
+    try:
+        return bool(route_of(name).name)
+    except KeyError:
+        return False
+
+
 def _is_code(e: Expression, forms: dict[str, Form]) -> bool:
     return form_of(e, forms).shape is Shape.CODE
 
@@ -153,7 +160,7 @@ def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
     _require(e.kind in ("mean", "sum", *NEIGHBOURLY), f"no exchange {e.kind}")
     near = e.kind in NEIGHBOURLY
     _require((e.topology is not None) == near, f"a {e.kind} with another way of finding its partners")
-    _require(e.route == "" if near else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
+    _require(e.route == "" if near else _is_route(e.route), f"a {e.kind} on route {e.route!r}")
     _require(e.feedback in FEEDBACKS, f"no feedback {e.feedback}")
     coded = _is_code(e.value, forms)
     _require(e.kind != "relay" or (e.codec == EXACT and not coded), "a relay of a code")
@@ -194,7 +201,7 @@ def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...], kind:
     """For several worker counts: every contribution arrives exactly once at everyone, divided once for a mean and never
     for a sum; all workers hold the same bits; sends and receives pair up; roundings are as stated; what is lost is kept
     where `feedback` says."""
-    for workers in WORKERS_TRIED:
+    for workers in (n for n in WORKERS_TRIED if route.refusal(n) is None):
         _verify_for(route, feedback, {k.name: k for k in kernels}, workers, kind)
 
 
@@ -257,6 +264,7 @@ def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], worl
                     continue
                 kernel = kernels[move.kernel]
                 wanted = feedback == "both" or (feedback == "worker" and kernel.contributes)
+                wanted = wanted and not kernel.exact
                 _require(kernel.residual == wanted, f"{route.name}: {kernel.name} keeps what {feedback} does not say")
 
 
@@ -300,6 +308,8 @@ def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, u
 
 def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     inputs = [worker.held[key] for key in run.inputs]
+    exact = {message.exact for _maker, message in run.inputs}
+    _require(exact <= {kernel.takes_exact}, f"{kernel.name} takes a message of another layout")
     _require(len(inputs) == {"none": 0, "one": 1}.get(kernel.inputs, len(inputs)), f"{kernel.name} gets other inputs")
     _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
     if kernel.decodes:
@@ -311,11 +321,14 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
         contributions[worker.rank] += 1
     _require(all(count == 1 for count in contributions.values()), "a contribution is added twice")
     _require(not any(s.averaged for s in inputs), "a mean is summed again")
-    rounding = 1 + max((s.roundings for s in inputs), default=0)
+    rounding = (not kernel.makes_exact) + max((s.roundings for s in inputs), default=0)
     _require(run.output is not None, "a kernel that encodes has no message to encode into")
     assert run.output is not None
-    _require((kernel.owner, run.chunk) not in worker.made, f"{kernel.name} encodes a chunk under a used dither key")
-    worker.made.add((kernel.owner, run.chunk))
+    _require(run.output.exact == kernel.makes_exact, f"{kernel.name} makes a message of another layout")
+    if not kernel.exact:
+        key = (kernel.owner, run.chunk)
+        _require(key not in worker.made, f"{kernel.name} encodes a chunk under a used dither key")
+        worker.made.add(key)
     origin = (worker.rank, run.output)
     worker.held[origin] = Symbol(origin, tuple(sorted(contributions)), rounding, kernel.averages)
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from relaxc.schedule.pieces import Chunk, Range, chunk_bytes
-from relaxc.wire.layout import Layout
+from relaxc.wire.layout import EXACT, Layout
 from relaxc.wire.routes import Kernel, Message, Move, Phase, Receive, Run, Send
 
 
@@ -44,8 +44,10 @@ class Chunks:
     layout: Layout
     real_bytes: int
 
-    def bytes(self) -> list[int]:
-        return [chunk_bytes(chunk, self.layout, self.real_bytes) for chunk in self.chunks]
+    def bytes(self, exact: bool = False) -> list[int]:
+        """As codes, or as plain numbers."""
+        layout = EXACT if exact else self.layout
+        return [chunk_bytes(chunk, layout, self.real_bytes) for chunk in self.chunks]
 
 
 def bind(
@@ -56,7 +58,7 @@ def bind(
     since the queue's order counts phases, and needs the same count on all workers.
 
     Runs of kernels named in `elsewhere` are no part of the piece: someone else does them, and they come second."""
-    binding = _Binding({k.name: k for k in kernels}, cut.chunks, cut.bytes(), rank, first_tag)
+    binding = _Binding({k.name: k for k in kernels}, cut.chunks, (cut.bytes(), cut.bytes(exact=True)), rank, first_tag)
     bound = [[binding.action(m) for m in phase if binding.counts(m)] for phase in phases]
     left = [[a for a in phase if a.kernel is None or a.kernel.name not in elsewhere] for phase in bound]
     taken = [a for phase in bound for a in phase if a.kernel is not None and a.kernel.name in elsewhere]
@@ -77,20 +79,21 @@ def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> P
 class _Binding:
     kernels: dict[str, Kernel]
     chunks: Sequence[Chunk]
-    bytes: Sequence[int]
+    bytes: tuple[Sequence[int], Sequence[int]]
+    """Of each chunk as a code and as plain numbers."""
     rank: int
     first_tag: int
     sizes: list[int] = field(default_factory=list)
     held: dict[tuple[int, Message], int] = field(default_factory=dict)
 
     def counts(self, move: Move) -> bool:
-        return self.bytes[move.chunk if isinstance(move, Run) else move.message.chunk] > 0
+        return self.bytes[False][move.chunk if isinstance(move, Run) else move.message.chunk] > 0
 
     def buffer(self, made_by: int, message: Message) -> int:
         key = (made_by, message)
         if key not in self.held:
             self.held[key] = len(self.sizes)
-            self.sizes.append(self.bytes[message.chunk])
+            self.sizes.append(self.bytes[message.exact][message.chunk])
         return self.held[key]
 
     def action(self, move: Move) -> Action:

@@ -17,13 +17,13 @@ from relaxc.wire.layout import Layout
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
     NEIGHBOURLY,
-    ROUTES,
     Phase,
     done_by_fragments,
     gather_phases,
     gathers,
     kernels_of,
     relay_phases,
+    route_of,
 )
 
 
@@ -103,7 +103,7 @@ def _phases(
     if exchange.kind == "relay":
         return relay_phases(rank, [p for p in sources if p != rank]), 1
     if not gathers(exchange.kind, exchange.coded):
-        route = ROUTES[exchange.route]
+        route = route_of(exchange.route)
         return route.phases(rank, workers), route.legs(workers)
     if exchange.kind not in NEIGHBOURLY:
         # Each begins with the one behind it, so that not all send to the same one first.

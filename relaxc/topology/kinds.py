@@ -39,7 +39,7 @@ class Kind:
     """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
     function of that name says, `refusal(arguments, workers)` likewise. `spread` is the largest 1 - lambda_min(W) that
     there is for any number of workers (its least upper bound); of one that `wraps` another it is a factor to that
-    one's."""
+    one's, and `least` what there is at least."""
 
     rows: Callable[[Arguments, int, int, int], Rows]
     pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
@@ -51,6 +51,7 @@ class Kind:
     """Whether the matrix is doubly stochastic, so that a mix keeps the workers' mean."""
     spread: float = 2.0
     wraps: bool = False
+    least: float = 0.0
 
 
 # --- weights
@@ -177,6 +178,35 @@ def _inner_refusal(arguments: Arguments, workers: int) -> str | None:
     return refusal(arguments[0], workers)
 
 
+def _hierarchy(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    """The machines' matrix, each entry dealt evenly to the workers of that machine: its Kronecker product with the mean
+    within one."""
+    outer, inner = _machines(arguments)
+    spread = [
+        tuple((machine * inner + local, weight / inner) for machine, weight in row for local in range(inner))
+        for row in rows(outer, workers // inner, round, seed)
+    ]
+    return tuple(spread[rank // inner] for rank in range(workers))
+
+
+def _machines(arguments: Arguments) -> tuple[Topology, int]:
+    """The topology of machines and how many workers each has; one, until somebody says."""
+    return arguments[0], arguments[1] if len(arguments) > 1 else 1
+
+
+def _hierarchy_pattern(arguments: Arguments, workers: int) -> int:
+    outer, inner = _machines(arguments)
+    return pattern(outer, workers // inner)
+
+
+def _hierarchy_refusal(arguments: Arguments, workers: int) -> str | None:
+    outer, inner = _machines(arguments)
+    if workers % inner:
+        return f"{workers} workers are not a whole number of machines with {inner} workers each"
+    why = refusal(outer, workers // inner)
+    return why and f"of machines with {inner} workers each: {why}"
+
+
 # --- worker counts
 
 
@@ -237,6 +267,7 @@ TOPOLOGIES: dict[str, Kind] = {
     "arrows": Kind(_arrows, refusal=_arrows_refusal, directed=True, balanced=_balanced),
     "lazy": Kind(_lazy, _inner_pattern, _inner_refusal, spread=0.5, wraps=True),
     "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True, spread=1.0, wraps=True),
+    "hierarchy": Kind(_hierarchy, _hierarchy_pattern, _hierarchy_refusal, spread=1.0, least=1.0, wraps=True),
 }
 
 
@@ -272,7 +303,27 @@ def doubly_stochastic(topology: Topology) -> bool:
 
 def spread(topology: Topology) -> float:
     """1 - lambda_min(W), at most."""
-    return prod((spread(part) for part in inner(topology)), start=TOPOLOGIES[topology.name].spread)
+    kind = TOPOLOGIES[topology.name]
+    return max(kind.least, prod((spread(part) for part in inner(topology)), start=kind.spread))
+
+
+def located(topology: Topology, inner: int) -> Topology:
+    """What `topology` means where a machine has `inner` workers, unless it says so itself."""
+    open = topology.name == "hierarchy" and len(topology.arguments) == 1
+    return Topology(topology.name, (*topology.arguments, inner)) if open else topology
+
+
+def machine_size(topology: Topology) -> int | None:
+    """The workers of a machine, where a topology knows any."""
+    return _machines(topology.arguments)[1] if topology.name == "hierarchy" else None
+
+
+def at_odds(topology: Topology, workers: int) -> tuple[Topology, int]:
+    """The topology and number of those who can disagree: in a hierarchy machines, after a round."""
+    if topology.name != "hierarchy":
+        return topology, workers
+    outer, inner = _machines(topology.arguments)
+    return outer, workers // inner
 
 
 def period(topology: Topology, workers: int) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxc.topology.kinds import doubly_stochastic, pattern, period, rows
+from relaxc.topology.kinds import at_odds, doubly_stochastic, pattern, period, rows
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import matrix
 
@@ -29,6 +29,7 @@ def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     What is column stochastic only leaves workers with unequal masses, not with the mean: 1 - (second largest
     |eigenvalue| of P)^(1/k), by which the ratio of value and mass comes to it; of `shuffled` for one numbering.
     """
+    topology, workers = at_odds(topology, workers)
     if workers == 1:
         return 1.0
     rounds = pattern(topology, workers)

@@ -1,21 +1,18 @@
 """Routes as data: what each worker computes, sends and receives for one piece, phase by phase.
 
 For a mean or a sum a piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A
-route is a function of (rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier,
-schedule and, through the schedule, the C++ runtime all execute these same lists. What a route means is defined once
-more, without messages, in program/exchange.py, which they are held against.
-
-All workers have the same number of phases, and a message is received in a later phase than the one it is sent in: the
-queue runs phases in rounds, so this is what keeps workers from waiting for each other in a circle. `verify` checks it.
-
-A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two
-workers: within a leg a worker sends a peer at most one message, so legs become tags.
+route is a function of (rank, workers) that returns phases; a phase is a list of moves in order (moves.py).
+Interpreter, verifier, schedule and, through the schedule, the C++ runtime all execute these same lists. What a route
+means is defined once more, without messages, in program/exchange.py, which they are held against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+
+from relaxc.wire.machines import hierarchy
+from relaxc.wire.moves import WHEN, Kernel, Message, Move, Phase, Receive, Route, Run, Send
 
 WEIGHTED = frozenset({"mix", "push"})
 """Exchanges that add up what the neighbours in a topology send, each times its weight."""
@@ -23,131 +20,7 @@ NEIGHBOURLY = WEIGHTED | {"relay"}
 """Exchanges with the neighbours in a topology; all others are with everyone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A fused local computation over the blocks of one chunk.
-
-    value = sum of the decoded input messages, in the order given, each times its weight if `weighted`
-            + tensor            if `tensor`
-            * 1/workers         if `averages`
-            + residual          if `residual`
-    The tensor is the kernel's operand `value`: a gradient, or the slot of an exchange. A kernel writes `value` there
-    (`decodes`), or encodes it to the output message; with `residual`, residual := value - decoded(output), element by
-    element where that is finite. `owner` tells which residual and which dither key: the owner's (of the mean, keyed
-    without the worker) or the worker's. A codec with `near` decodes next to what the tensor held,
-    so a kernel that adds a residual leaves the sum there.
-    """
-
-    name: str
-    inputs: str
-    """none, one, many (as many as are given)"""
-    tensor: bool
-    averages: bool
-    residual: bool
-    owner: bool
-    decodes: bool = False
-    contributes: bool = False
-    """It encodes this worker's own contribution, nothing else: the place of `feedback = worker`."""
-    weighted: bool = False
-
-    @property
-    def label(self) -> str:
-        """What a profiler calls it."""
-        return "decode" if self.decodes else "encode" if self.contributes else "reduce"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A code of a chunk. `stage` tells apart the codes that one worker makes of it; 0 is its contribution."""
-
-    stage: int
-    chunk: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes."""
-
-    kernel: str
-    chunk: int
-    inputs: tuple[tuple[int, Message], ...] = ()
-    """(the rank that made it, message)"""
-    output: Message | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    message: Message
-    made_by: int
-    peer: int
-    leg: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """Wait until `message` from `peer` is here. It was made by `made_by`, who need not be `peer`."""
-
-    message: Message
-    made_by: int
-    peer: int
-    leg: int
-
-
-Move = Run | Send | Receive
-Phase = tuple[Move, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """`legs(workers)` is how many legs a piece has; `roundings(workers)` how often a value
-    is encoded between a contribution and the result."""
-
-    name: str
-    phases: Callable[[int, int], tuple[Phase, ...]]
-    of_mean: Callable[[str], tuple[Kernel, ...]]
-    """The kernels of a mean with this feedback."""
-    legs: Callable[[int], int]
-    roundings: Callable[[int], int]
-    sentences: tuple[str, ...]
-    """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
-
-    def story_of(self, kind: str, when: str) -> tuple[str, ...]:
-        """Of a mean or a sum. `when` names who does it, too: "at the end of an iteration, each worker"."""
-        told = tuple(line.replace("{when}", when) for line in self.sentences)
-        if kind == "mean":
-            return told
-        return tuple(t.replace(_DIVIDES, "").replace(" mean", " sum") for t in told)
-
-    def kernels(self, feedback: str, kind: str = "mean") -> tuple[Kernel, ...]:
-        """Those of a `mean` or a `sum`, which has the same ones without the division."""
-        kernels = self.of_mean(feedback)
-        return kernels if kind == "mean" else tuple(replace(k, averages=False) for k in kernels)
-
-    def sends(self, workers: int) -> float:
-        """Chunks that a worker sends for each that it owns, the mean over workers."""
-        moves = (m for rank in range(workers) for phase in self.phases(rank, workers) for m in phase)
-        return sum(isinstance(m, Send) for m in moves) / workers
-
-    def buffers(self, workers: int) -> float:
-        """Messages that a worker holds for each chunk that it owns, the mean over workers."""
-        held = {
-            (rank, *key)
-            for rank in range(workers)
-            for phase in self.phases(rank, workers)
-            for move in phase
-            for key in _touched(rank, move)
-        }
-        return len(held) / workers
-
-
-def _touched(rank: int, move: Move) -> list[tuple[int, Message]]:
-    if isinstance(move, Run):
-        return [*move.inputs, *([(rank, move.output)] if move.output else [])]
-    return [(move.made_by, move.message)]
-
-
-WHEN = "as soon as backward has made a bucket's gradients, each worker"
-_DIVIDES = " divides,"
+__all__ = ["WHEN", "Kernel", "Message", "Move", "Phase", "Receive", "Route", "Run", "Send"]
 
 
 def _kernels_all(feedback: str) -> tuple[Kernel, ...]:
@@ -244,8 +117,26 @@ _RING = Route(
         "the encoded mean goes once round the ring; every worker decodes the same bytes",
     ),
 )
-ROUTES = {route.name: route for route in (_ALL, _RING)}
+ROUTES = {route.name: route for route in (_ALL, _RING, hierarchy(1))}
+"""By name. A hierarchy is of machines with one worker each until somebody says how many there are."""
 DEFAULT_ROUTE = _ALL.name
+_WITH_INNER = re.compile(r"hierarchy\(inner = (\d+)\)")
+
+
+def route_of(name: str) -> Route:
+    """The route that a program names: all, ring, hierarchy, or hierarchy(inner = 4). Raise KeyError for another."""
+    found = _WITH_INNER.fullmatch(name)
+    return ROUTES[name] if found is None else hierarchy(int(found[1]))
+
+
+def located(name: str, inner: int) -> str:
+    """The route that `name` means where a machine has `inner` workers, unless it says so itself."""
+    return hierarchy_of(inner) if name == "hierarchy" else name
+
+
+def hierarchy_of(inner: int) -> str:
+    return f"hierarchy(inner = {inner})"
+
 
 # --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
 
@@ -326,7 +217,7 @@ def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kerne
     """All that the messages of an exchange need."""
     if kind == "relay":
         return relay_kernels()
-    return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
+    return gather_kernels(kind, feedback) if gathers(kind, coded) else route_of(route).kernels(feedback, kind)
 
 
 def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:

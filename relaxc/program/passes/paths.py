@@ -18,7 +18,7 @@ from relaxc.program.passes.placement import stages, why
 from relaxc.program.passes.start import start_fragments
 from relaxc.program.passes.verify_paths import verify_paths
 from relaxc.program.paths import STAGES, Fragment, Kept, Operation, Path, PathBody, Paths, Transfer, expressions
-from relaxc.wire.routes import NEIGHBOURLY
+from relaxc.wire.routes import DEFAULT_ROUTE, NEIGHBOURLY
 
 
 def to_paths(program: Program) -> Paths:
@@ -37,7 +37,8 @@ def _transfer(sent: Sent) -> Transfer:
     exchange = sent.exchange
     if exchange.kind in NEIGHBOURLY and exchange.codec is None:
         exchange = replace(exchange, codec=EXACT, feedback="none")
-    dense = exchange.codec is None or exchange.route == "ring" or exchange.kind == "relay" or sent.shape == "cell"
+    elsewhere = exchange.route not in ("", DEFAULT_ROUTE) or exchange.kind == "relay" or sent.shape == "cell"
+    dense = exchange.codec is None or elsewhere
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
     lands = "slot" if dense or sent.late or fed_back else "code"

@@ -17,6 +17,7 @@ from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.layout import Layout
 from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import route_of
 
 Array = np.ndarray[Any, Any]
 
@@ -92,12 +93,14 @@ UNEVEN = {
 FORMS = [
     *[("mean", c, f, r) for c in CODECS for f in ("none", "worker", "both") for r in ("all", "ring")],
     *[("sum", c, f, r) for c in ("minmax", "chunk") for f in ("none", "both") for r in ("all", "ring")],
+    *[("mean", c, f, f"hierarchy(inner = {n})") for c in CODECS for f in ("none", "worker", "both") for n in (1, 2, 3)],
+    *[("sum", c, f, "hierarchy(inner = 2)") for c in ("minmax", "chunk") for f in ("none", "worker", "both")],
     *[(k, c, f, "") for k in ("mix", "push") for c in (None, "minmax", "dithered", "modulo") for f in ("none", "worker")],
     *[("mix", "ternary", f, "") for f in ("none", "worker")],
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize(("kind", "name", "feedback", "route"), FORMS)
 def test_messages_and_definition_give_the_same_bits(
     kind: str, name: str, feedback: str, route: str, workers: int
@@ -105,6 +108,8 @@ def test_messages_and_definition_give_the_same_bits(
     codec = codecs.modulo(8, 0.05) if name == "modulo" else CODECS.get(name)
     topology = Topology("ring") if kind == "mix" else UNEVEN[workers] if kind == "push" else None
     e = exchange(kind, codec, feedback, route, topology)
+    if route and route_of(route).refusal(workers):
+        return
     for elements, dtype in ((0, "f32"), (1, "f32"), (1100, "f32"), (700, "f64")):
         p = parameter(elements, dtype, number=3)
         by = [Residuals.zeros(p, workers) for _ in range(2)]
@@ -230,3 +235,60 @@ def test_a_tensor_or_a_share_is_one_block(unit: str) -> None:
         assert np.abs(found[start:end] - part).max() <= (part.max() - part.min()) / 255
         assert found[start:end].min() == pytest.approx(part.min(), rel=1e-6)
         assert found[start:end].max() == pytest.approx(part.max(), rel=1e-6)
+
+
+# --- machines
+
+
+def hierarchical(codec: Codec, feedback: str, inner: int) -> Exchange:
+    return exchange("mean", codec, feedback, f"hierarchy(inner = {inner})")
+
+
+@pytest.mark.parametrize("name", ["minmax", "dithered", "onebit"])
+def test_a_machine_with_one_worker_is_that_worker(name: str) -> None:
+    """Then a hierarchy is the route `all`, bit for bit."""
+    p = parameter(1100, "f32", number=3)
+    by = [Residuals.zeros(p, 4) for _ in range(2)]
+    for iteration in range(3):
+        values = drawn(1100, 4, np.float32, iteration)
+        one = run_exchange(occurrence(exchange("mean", CODECS[name], "both"), values, p, iteration, by[0]))
+        other = run_exchange(occurrence(hierarchical(CODECS[name], "both", 1), values, p, iteration, by[1]))
+        assert one[0].tobytes() == other[0].tobytes()
+
+
+def test_on_one_machine_nothing_is_lost() -> None:
+    p, values = parameter(300), drawn(300, 4)
+    residuals = Residuals.zeros(p, 4)
+    found = run_exchange(occurrence(hierarchical(codecs.onebit(64), "both", 4), values, p, 0, residuals))
+    wanted = (((values[0] + values[1]) + values[2]) + values[3]) * 0.25
+    assert all(x.tobytes() == wanted.tobytes() for x in found)
+    assert not residuals.owner.any() and not any(r.any() for r in residuals.worker)
+
+
+def test_only_leaders_lose_and_only_of_what_they_lead() -> None:
+    """4 workers on 2 machines, 4 blocks: worker w owns block w - 3 of parameter 3, and leads those of both owners with
+    its number on a machine."""
+    p, codec = parameter(256, number=3), codecs.onebit(64)
+    values, residuals = drawn(256, 4), Residuals.zeros(p, 4)
+    run_exchange(occurrence(hierarchical(codec, "worker", 2), values, p, 0, residuals))
+    lost = [{block for block in range(4) if residuals.worker[w][64 * block : 64 * block + 64].any()} for w in range(4)]
+    assert lost == [{1, 3}, {0, 2}, {1, 3}, {0, 2}]
+    block = slice(64, 128)
+    total = values[2][block] + values[3][block]
+    kept = total - np.where(total >= 0, 1, -1) * np.abs(total).mean()
+    np.testing.assert_allclose(residuals.worker[2][block], kept, atol=1e-6)  # the codec's scale is an f32
+
+
+@pytest.mark.parametrize("feedback", ["worker", "both"])
+def test_what_leaders_lose_they_add_next_time(feedback: str) -> None:
+    """Received + kept = contributed, over many rounds, but for what owners lose with `worker`."""
+    p, codec = parameter(256, number=3), codecs.onebit(64)
+    residuals = Residuals.zeros(p, 6)
+    received, contributed = np.zeros(256), np.zeros(256)
+    for iteration in range(20):
+        values = drawn(256, 6, seed=iteration)
+        contributed += sum(values) / 6
+        received += run_exchange(occurrence(hierarchical(codec, feedback, 2), values, p, iteration, residuals))[0]
+    kept = sum(residuals.worker) / 6 + residuals.owner
+    missing = np.abs(received + kept - contributed).max()
+    assert (missing < 1e-12) == (feedback == "both")

@@ -198,6 +198,16 @@ def test_no_worker_count_has_a_smaller_eigenvalue_than_said(name: str) -> None:
     assert spread(Topology("shuffled", (topology,))) == spread(topology)
 
 
+@pytest.mark.parametrize("name", ["ring", "star", "complete", "exponential", "random_pairs"])
+def test_machines_have_no_smaller_eigenvalue_than_said(name: str) -> None:
+    """A machine's workers agree at once, which is an eigenvalue of 0."""
+    for outer in (Topology(name), Topology("lazy", (Topology(name),))):
+        topology = Topology("hierarchy", (outer, 2))
+        spreads = [1 - smallest_eigenvalue(topology, n) for n in (2, 4, 6, 8, 16)]
+        assert max(spreads) <= spread(topology) + 1e-9
+        assert spread(topology) == max(1.0, spread(outer))
+
+
 DOUBTS = {"gossipgrad": ["RX0332"]}
 """GossipGraD is gradients that are mixed and never averaged, and its comment says what that means."""
 

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from relaxc.wire.machines import hierarchy
+from relaxc.wire.moves import Sent
 from relaxc.wire.routes import (
     ROUTES,
     Message,
@@ -15,9 +17,11 @@ from relaxc.wire.routes import (
     gather_kernels,
     gather_phases,
     held_from,
+    located,
     passed_to,
     relay_kernels,
     relay_phases,
+    route_of,
 )
 
 
@@ -105,3 +109,33 @@ def test_a_relay_hears_everyone_once_as_late_as_the_path_is_long():
 def test_a_worker_alone_relays_nothing():
     assert relay_phases(0, ()) == ((), ())
     assert relay_phases(0, (3,))[0] == (Run("contribute", 0, (), passed_to(3)), Send(passed_to(3), 0, 3, 0))
+
+
+def test_a_route_by_its_name():
+    assert route_of("ring") is ROUTES["ring"]
+    assert (route_of("hierarchy").inner, route_of("hierarchy(inner = 12)").inner) == (1, 12)
+    assert located("hierarchy", 4) == "hierarchy(inner = 4)"
+    assert [located(name, 4) for name in ("all", "hierarchy(inner = 2)")] == ["all", "hierarchy(inner = 2)"]
+    with pytest.raises(KeyError):
+        route_of("hierarchy(4)")
+
+
+def test_machines_are_whole():
+    assert hierarchy(2).refusal(6) is None and ROUTES["all"].refusal(5) is None
+    assert hierarchy(4).refusal(6) == "6 workers are not a whole number of machines with 4 workers each"
+
+
+@pytest.mark.parametrize(("workers", "inner"), [(4, 2), (6, 2), (6, 3), (8, 4)])
+def test_what_crosses_is_a_share_of_the_machine(workers, inner):
+    """Per chunk: inner - 1 numbers to its leader on each machine, a code from each other leader to the owner and one
+    back, inner - 1 codes passed on by each leader."""
+    machines = workers // inner
+    assert hierarchy(inner).sends(workers) == {
+        Sent(exact=True, across=False): workers * machines * (inner - 1),
+        Sent(exact=False, across=True): workers * 2 * (machines - 1),
+        Sent(exact=False, across=False): workers * machines * (inner - 1),
+    }
+
+
+def test_on_one_machine_no_code_is_sent():
+    assert hierarchy(4).sends(4) == {Sent(exact=True, across=False): 4 * 2 * 3}
