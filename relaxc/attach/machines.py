@@ -1,6 +1,7 @@
 """Which workers share a machine: what `hierarchy` without `inner` means where a plan is attached.
 
-Everything behind this reads a manifest in which it is written."""
+Everything behind this reads a manifest in which it is written. Machines are runs of ranks, as torchrun numbers them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def inners(manifest: Manifest) -> list[int]:
 
 
 def _inner(rank: int, workers: int) -> int:
-    written = os.environ.get(SIZE, str(ALONE))
+    if SIZE not in os.environ:
+        return ALONE
+    written = os.environ[SIZE]
     if not written.isdigit() or int(written) < 1:
         raise ExchangeError("RX0630", f"{SIZE} is {written!r}", "it counts the workers of this machine: use torchrun")
     inner = int(written)

@@ -163,9 +163,10 @@ def machines(body: Body, workers: int) -> dict[int, tuple[float, float]]:
     found: dict[int, tuple[float, float]] = {}
     lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
     for sent in _sent(body.statements, lets, None, None):
-        if (inner := _inner(sent.exchange, workers)) is not None and (_nearby(sent) or not sent.coded):
+        mixes = sent.exchange.topology is not None
+        if (inner := _inner(sent.exchange, workers)) is not None and (mixes or not sent.coded):
             far, near = found.get(inner, (0.0, 0.0))
-            bytes = _mixed(sent, workers, inner) if _nearby(sent) else travelled(sent, workers)
+            bytes = _mixed(sent, workers, inner) if mixes else travelled(sent, workers)
             found[inner] = far + bytes[True], near + bytes[False]
     return found
 

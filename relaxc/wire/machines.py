@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaxc.wire.moves import Kernel, Message, Move, Phase, Receive, Route, Run, Send
+from relaxc.wire.moves import NUMBERS, Kernel, Message, Move, Phase, Receive, Route, Run, Send
 
 GIVEN, SUM, LED, RESULT = range(4)
 """Stages: a worker's own numbers, the sum of a machine's, its code, the code of the result."""
@@ -112,7 +112,7 @@ def _give(at: _Place) -> Phase:
     moves: list[Move] = []
     for peer in [*at.near, at.rank]:
         for chunk in at.led(peer):
-            given = Message(GIVEN, chunk, exact=True)
+            given = Message(GIVEN, chunk, NUMBERS)
             moves.append(Run("give", chunk, output=given))
             if peer != at.rank:
                 moves.append(Send(given, at.rank, peer, at.leg(chunk, back=False)))
@@ -121,7 +121,7 @@ def _give(at: _Place) -> Phase:
 
 def _gathered(at: _Place, kernel: str, chunk: int) -> tuple[list[Move], Message]:
     """The sum of this machine's numbers, in rank order."""
-    given, total = Message(GIVEN, chunk, exact=True), Message(SUM, chunk, exact=True)
+    given, total = Message(GIVEN, chunk, NUMBERS), Message(SUM, chunk, NUMBERS)
     moves: list[Move] = [Receive(given, peer, peer, at.leg(chunk, back=False)) for peer in at.near]
     return [*moves, Run(kernel, chunk, tuple((worker, given) for worker in at.here), total)], total
 
@@ -183,4 +183,4 @@ def _settle(at: _Place) -> Phase:
 
 
 def _hand_out(at: _Place) -> Phase:
-    return _taken(at, "hand_out", lambda chunk: Message(SUM, chunk, exact=True))
+    return _taken(at, "hand_out", lambda chunk: Message(SUM, chunk, NUMBERS))

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+NUMBERS = "numbers"
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -64,12 +66,16 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A code of a chunk, or with `exact` its plain numbers. `stage` tells apart what one worker makes of it; 0 is its
+    """`what` is a code of a chunk, or its plain `numbers`. `stage` tells apart what one worker makes of it; 0 is its
     contribution."""
 
     stage: int
     chunk: int
-    exact: bool = False
+    what: str = "code"
+
+    @property
+    def exact(self) -> bool:
+        return self.what == NUMBERS
 
 
 @dataclass(frozen=True, slots=True)

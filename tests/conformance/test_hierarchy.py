@@ -144,8 +144,9 @@ def test_a_mix_of_two_hosts_of_two(pool: Pool) -> None:
             programs.same(seen[-1][p.name], wanted[-1][rank][p.number], True, p, p.name)
 
 
-def test_without_torchrun_each_worker_is_a_machine_and_hears_so(pool: Pool) -> None:
-    answers = pool.run(train_under, 2, GRADIENTS["worker"].replace("%s", ""), [])
+@pytest.mark.parametrize("numbers", [None, [0, 1]])
+def test_without_torchrun_each_worker_is_a_machine_and_hears_so(pool: Pool, numbers: Any) -> None:
+    answers = pool.run(train_under, 2, GRADIENTS["worker"].replace("%s", ""), [], numbers)
     told = [told for _results, told in answers]
     assert len(told[0]) == 1 and told[0][0].startswith("LOCAL_WORLD_SIZE is not set") and told[1] == []
 
