@@ -89,6 +89,7 @@ UNEVEN = {
     2: Topology("arrows", ((0, 1, 0.3), (1, 0, 0.9))),
     3: Topology("arrows", ((0, 1), (1, 2), (2, 0), (0, 2))),
     4: Topology("arrows", ((0, 1, 1.0), (1, 2, 0.5), (2, 3, 0.7), (3, 0, 0.1), (2, 0, 0.2))),
+    6: Topology("arrows", ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 3))),
 }
 FORMS = [
     *[("mean", c, f, r) for c in CODECS for f in ("none", "worker", "both") for r in ("all", "ring")],
