@@ -32,12 +32,14 @@ class KernelPlan(msgspec.Struct, frozen=True):
 
 
 class CodecPlan(msgspec.Struct, frozen=True):
-    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py."""
+    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py. `guarded`: it
+    has a guard."""
 
     text: str
     unit: str
     block: int
     fields: tuple[FieldPlan, ...]
+    guarded: bool = False
 
 
 class ExchangePlan(msgspec.Struct, frozen=True):

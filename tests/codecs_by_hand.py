@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send
 from relaxc.wire.layout import Field, Layout, WireType
 
 X = Read("x")
@@ -107,14 +107,48 @@ def ternary(clip: float = 2.5) -> Codec:
 
 
 def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
+    """Without the library's guard."""
     steps = (
         CodecLet("level", Dither(apply("/", X, unit))),
-        Send(0, "residue", apply("mod", Read("level"), 2**bits)),
+        CodecLet("turn", apply("floor", apply("/", Read("level"), 2**bits))),
+        Send(0, "residue", apply("-", Read("level"), apply("*", 2**bits, Read("turn")))),
     )
-    turn = apply("wrap", apply("-", Read("residue"), apply("/", Read("y"), unit)), 2**bits)
-    receive = apply("+", Read("y"), apply("*", unit, turn))
+    turn = apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))
+    receive = apply("*", unit, apply("+", Read("residue"), apply("*", 2**bits, turn)))
     layout = Layout(512, (Field("residue", WireType("uint", bits), True),))
     return Codec(f"modulo({bits}, {unit})", layout, steps, receive, True, "y")
+
+
+def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
+    """The library's modulo."""
+    plain = modulo(bits, unit)
+    turn, found, column, row = map(Read, ("turn", "found", "column", "row"))
+    level, turns, residue = plain.steps
+    steps = (
+        CodecLet("column", apply("+", 1, apply("mod", Read("index"), 23))),
+        CodecLet("row", apply("+", 1, apply("mod", apply("floor", apply("/", Read("index"), 23)), 23))),
+        level, turns,
+        CodecLet("exact", apply("<", Reduce("max", apply("abs", turn)), 2**22)),
+        residue,
+        Send(1, "across", apply("where", Read("exact"), _checked(turn, column, 251), 255)),
+        Send(2, "along", apply("where", Read("exact"), _checked(turn, row, 241), 255)),
+    )  # fmt: skip
+    lets = (
+        CodecLet("found", apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))),
+        CodecLet("is_across", apply("==", Read("across"), _checked(found, column, 251))),
+        CodecLet("is_along", apply("==", Read("along"), _checked(found, row, 241))),
+    )
+    holds = apply("<", Reduce("max", apply("abs", found)), 2**22)
+    for name in ("is_across", "is_along"):
+        holds = apply("and", holds, Read(name))
+    byte = WireType("uint", 8)
+    fields = (Field("residue", WireType("uint", bits), True), Field("across", byte, False), Field("along", byte, False))
+    text = f"modulo({bits}, {unit}, {block})"
+    return Codec(text, Layout(block, fields), steps, plain.receive, True, "y", Guard(lets, holds))
+
+
+def _checked(turns: Expression, place: Expression, prime: int) -> Expression:
+    return apply("mod", Reduce("sum", apply("*", apply("mod", turns, prime), place)), prime)
 
 
 def signs() -> Codec:

@@ -37,6 +37,7 @@ class CCall(ctypes.Structure):
         ("numbers", ctypes.c_void_p),
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
+        ("near", ctypes.c_void_p),
     ]
 
 
@@ -162,7 +163,7 @@ def call(
     sources = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data for i in inputs))
     given = CCall(
         ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
-        _doubles(numbers), workers, KEY,
+        _doubles(numbers), workers, KEY, None,
     )  # fmt: skip
     function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given))
     end = (size or 0) + 3

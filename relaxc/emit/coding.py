@@ -15,7 +15,7 @@ LARGEST = 2.0**127
 
 def encoded(builder: Builder, codec: Codec, real: str, value: int) -> int:
     """Store the fields of the code of `value`; return what its maker decodes. `real` is the arithmetic's type."""
-    scope = Arithmetic(builder, {"x": value})
+    scope = Arithmetic(builder, {"x": value, "index": _index(builder)})
     for step in codec.steps:
         if isinstance(step, CodecLet):
             scope.names[step.name] = scope.value(step.value)
@@ -44,7 +44,27 @@ def _sent(builder: Builder, wire: WireType, real: str, value: int, number: int) 
 def decoded(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
     """The value of a message, from its fields and the lets that the receiver can evaluate too; `near` gives the
     receiver's own value, for a codec that reads it."""
-    scope = Arithmetic(builder, {})
+    return _received(builder, codec, near).number(codec.receive)
+
+
+def tripped(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
+    """A truth per block: the guard does not hold."""
+    if codec.guard is None:
+        raise TypeError("a codec without a guard checks nothing")
+    scope = _received(builder, codec, near)
+    for let in codec.guard.lets:
+        scope.names[let.name] = scope.value(let.value)
+        builder.name(scope.names[let.name], let.name)
+    return builder.add("not", scope.truth(codec.guard.holds))
+
+
+def _index(builder: Builder) -> int:
+    return builder.add("index", per_element=True)
+
+
+def _received(builder: Builder, codec: Codec, near: Callable[[], int]) -> Arithmetic:
+    """What a receiver has."""
+    scope = Arithmetic(builder, {"index": _index(builder)})
     for step in codec.steps:
         if isinstance(step, Send):
             per_element = codec.layout.fields[step.field].per_element
@@ -56,7 +76,7 @@ def decoded(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
             scope.names.pop(step.name, None)
     if codec.near is not None:
         scope.names[codec.near] = near()
-    return scope.number(codec.receive)
+    return scope
 
 
 def _readable(e: Expression, names: dict[str, int]) -> bool:

@@ -163,6 +163,8 @@ class _View:
         self.averages = any(v.op == "average" for v in values)
         self.dithers = any(v.op == "dither" for v in values)
         self.weighs = any(v.op == "weight" for v in values)
+        self.nears = [self.arrays[int(v.detail or 0)] for v in values if v.op == "near"][:1]
+        self.counts = bool(self.nears) or any(s.target == "trip" for s in kernel.main.stores)
         self.given = sorted({int(v.detail or 0) for v in values if v.op == "given"})
         self.cells = any(a.stored and a.operand.type == "cell" for a in self.arrays)
         self.places: dict[str, int] = {}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from relaxc.emit.kernel import Section
 from relaxc.emit.stages import needed, roots
 
-FREE = frozenset({"operand", "total", "constant"})
+FREE = frozenset({"operand", "total", "constant", "near"})
 DEAR = {"divide": 5, "over": 5, "sqrt": 5, "dither": 20, "exp": 50, "log": 50, "log2": 50, "power": 50}
 """In additions, about; what is not named here costs one."""
 AGAIN = 2

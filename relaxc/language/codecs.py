@@ -189,7 +189,7 @@ def _special(s: syntax.CodecStatement) -> Iterator[tuple[str, syntax.Expression 
         case syntax.Send():
             yield "width", s.wire.width
             yield from _roundings(s.value)
-        case syntax.Let() | syntax.Receive():
+        case syntax.Let() | syntax.Receive() | syntax.Guard():
             yield from _roundings(s.value)
 
 

@@ -258,6 +258,8 @@ def _codec_statement(s: syntax.CodecStatement) -> str:
         case syntax.Receive():
             near = "" if s.near is None else f" near {s.near}"
             return f"receive{near} = {expression(s.value)}"
+        case syntax.Guard():
+            return f"guard = {expression(s.value)}"
 
 
 # --- comments and blank lines

@@ -12,7 +12,7 @@ from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
 from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
 from relaxc.language.words import did_you_mean
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send
 from relaxc.wire import numbers
 from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
 
@@ -44,17 +44,20 @@ class _Lowering:
     has_per: bool = False
     steps: list[CodecLet | Send] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
-    varies: dict[str, bool] = field(default_factory=lambda: {"x": True})
+    varies: dict[str, bool] = field(default_factory=lambda: {"x": True, "index": True})
     """The names in scope, and whether each differs from element to element."""
     constants: dict[str, Constant] = field(default_factory=dict)
     """The lets that are constants: no step is made of them."""
-    received: set[str] = field(default_factory=set)
+    received: set[str] = field(default_factory=lambda: {"index"})
     """The names that the receiver has too: fields, and lets that read only what it has."""
     taken: dict[str, str] = field(default_factory=dict)
     """What each name is: a let, a field."""
     receive: Expression | None = None
     near: str | None = None
     dithers: bool = False
+    found: list[CodecLet] = field(default_factory=list)
+    """The lets behind `receive`, for the guard."""
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         self.arguments = dict(self.use.arguments)
@@ -67,7 +70,7 @@ class _Lowering:
             raise SpecError(self.mistakes)
         assert self.receive is not None
         layout = Layout(self.block, tuple(self.fields), self.unit)
-        return Codec(str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near)
+        return Codec(str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near, self.guard)
 
     def whole(self) -> None:
         """What can be said of the body without its expressions."""
@@ -76,7 +79,7 @@ class _Lowering:
             self.report(_Mistake("RX0230", span, f"codec {name} has no `receive`", "write receive = ..."))
         if not any(isinstance(s, syntax.Send) for s in body):
             self.report(_Mistake("RX0230", span, f"codec {name} sends nothing", "write send NAME: TYPE = ..."))
-        for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per")):
+        for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per"), (syntax.Guard, "guard")):
             for again in [s for s in body if isinstance(s, kind)][1:]:
                 self.report(_Mistake("RX0230", again.span, f"a second `{word}`", "keep one of them"))
 
@@ -107,6 +110,8 @@ class _Lowering:
                 self.send(statement)
             case syntax.Receive():
                 self.receives(statement)
+            case syntax.Guard():
+                self.guards(statement)
 
     # --- statements
 
@@ -139,8 +144,10 @@ class _Lowering:
         if isinstance(value, Constant):
             self.constants[let.name] = value
             return
-        self.bind(let.name, value, received=self.missing(value) is None)
-        self.steps.append(CodecLet(let.name, value))
+        if self.receive is not None:
+            self.has(value, let.span, blocks=True)
+        self.bind(let.name, value, received=self.receive is not None or self.missing(value) is None)
+        (self.steps if self.receive is None else self.found).append(CodecLet(let.name, value))
 
     def send(self, send: syntax.Send) -> None:
         self.named(send.name, send.span, "field")
@@ -158,10 +165,22 @@ class _Lowering:
             self.received.add(statement.near)
         self.has_per = True  # a reduction here is a mistake of another kind
         value = self.expression(statement.value)
-        if missing := self.missing(value):
-            help = "it has what was sent, parameters, and lets that read nothing else"
-            raise _Mistake("RX0234", statement.span, f"the receiver has no {missing}", help)
+        self.has(value, statement.span)
         self.receive = value
+
+    def guards(self, statement: syntax.Guard) -> None:
+        value = self.expression(statement.value)
+        self.has(value, statement.span, blocks=True)
+        if self.per_element(value):
+            help = "say it of the whole block: max(abs(x)) < 1, or a sum"
+            raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
+        self.guard = Guard(tuple(self.found), value)
+
+    def has(self, value: Expression, span: Span, blocks: bool = False) -> None:
+        """`blocks`: the receiver has the whole block by then, and can reduce over it."""
+        if missing := self.missing(value, blocks):
+            help = "it has what was sent, parameters, and lets that read nothing else"
+            raise _Mistake("RX0234", span, f"the receiver has no {missing}", help)
 
     def named(self, name: str, span: Span, kind: str) -> None:
         """A field may have the name of a let before it; no other name stands for two things."""
@@ -177,13 +196,15 @@ class _Lowering:
         self.varies[name] = self.per_element(value)
         (self.received.add if received else self.received.discard)(name)
 
-    def missing(self, e: Expression) -> str | None:
+    def missing(self, e: Expression, blocks: bool = False) -> str | None:
         """The first thing in `e` that a receiver does not have."""
         match e:
             case Read(name=name):
                 return None if name in self.received else f"`{name}`"
             case Apply(arguments=arguments):
-                return next(filter(None, map(self.missing, arguments)), None)
+                return next(filter(None, (self.missing(a, blocks) for a in arguments)), None)
+            case Reduce(argument=argument) if blocks:
+                return self.missing(argument, blocks)
             case Reduce(function=function):
                 return f"block to take {function} of"
             case Dither():

@@ -9,6 +9,7 @@ x / 0 = 0. On the wire:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,17 +42,42 @@ def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array |
 
     `near` has as many, the receiver's own: for a codec with `receive near`.
     """
-    received = np.frombuffer(message, np.uint8)
     out = np.empty(elements, real)
-    block, size = codec.layout.block_of(elements), out.itemsize
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(out, block):
-            at = start // block * codec.layout.block_bytes(block, size)
-            end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
-            blocks = _Blocks(codec, rows.shape, out.dtype, NO_KEYS, start)
-            own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
-            rows[:] = blocks.decode(received[at:end].reshape(rows.shape[0], -1), own)
+        for (rows, _), (blocks, received, own) in zip(
+            _blocks(out, codec.layout.block_of(elements)), _received(codec, message, out, near), strict=True
+        ):
+            rows[:] = blocks.decode(received, own)
     return out
+
+
+def _received(
+    codec: Codec, message: bytes, like: Array, near: Array | None = None
+) -> Iterator[tuple[_Blocks, Array, Array | None]]:
+    """The blocks of a message of values `like` these, with their bytes, a row each, and the receiver's own values."""
+    received, block, size = np.frombuffer(message, np.uint8), codec.layout.block_of(like.size), like.itemsize
+    for rows, start in _blocks(like, block):
+        at = start // block * codec.layout.block_bytes(block, size)
+        end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
+        own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
+        blocks = _Blocks(codec, rows.shape, like.dtype, NO_KEYS, start)
+        yield blocks, received[at:end].reshape(rows.shape[0], -1), own
+
+
+def trusted(codec: Codec, message: bytes, near: Array) -> Array:
+    """For each block of `message` whether a receiver with `near` decodes it rightly, as the codec's guard says."""
+    with np.errstate(all="ignore"):
+        found = [blocks.holds(rows, own) for blocks, rows, own in _received(codec, message, near, near)]
+    return np.concatenate([f.ravel() for f in found]) if found else np.zeros(0, bool)
+
+
+def nearest(codec: Codec, message: bytes, near: Array, put: Array) -> Array:
+    """What `message` is decoded near to: a receiver's own value, and in blocks whose guard does not hold what the
+    sender put in."""
+    if codec.guard is None:
+        return near
+    block = codec.layout.block_of(near.size)
+    return np.where(np.repeat(trusted(codec, message, near), block)[: near.size], near, put)
 
 
 def round_to(value: Array, dtype: str) -> Array:
@@ -78,7 +104,7 @@ class _Blocks:
     first: int
 
     def encode(self, rows: Array) -> Array:
-        self.names: dict[str, Array] = {"x": rows}
+        self.names: dict[str, Array] = {"x": rows, "index": self.index()}
         sent: list[Array] = []
         for step in self.codec.steps:
             value = self.value(step.value)
@@ -91,7 +117,20 @@ class _Blocks:
         return np.concatenate(sent, axis=1)
 
     def decode(self, messages: Array, near: Array | None) -> Array:
-        self.names = {}
+        self.receive(messages, near)
+        return self.value(self.codec.receive)
+
+    def holds(self, messages: Array, near: Array | None) -> Array:
+        """The guard's truth, a row for each block."""
+        assert self.codec.guard is not None
+        self.receive(messages, near)
+        for let in self.codec.guard.lets:
+            self.names[let.name] = self.value(let.value)
+        return self.spread(self.value(self.codec.guard.holds) != 0, False)
+
+    def receive(self, messages: Array, near: Array | None) -> None:
+        """Bind what a receiver has."""
+        self.names = {"index": self.index()}
         at = 0
         for step in self.codec.steps:
             if isinstance(step, Send):
@@ -106,7 +145,9 @@ class _Blocks:
         if self.codec.near is not None:
             assert near is not None, "this codec decodes next to the receiver's own value"
             self.names[self.codec.near] = near
-        return self.value(self.codec.receive)
+
+    def index(self) -> Array:
+        return np.broadcast_to(np.arange(self.shape[1]).astype(self.real), self.shape)
 
     def items(self, field: Field) -> int:
         return self.shape[1] if field.per_element else 1

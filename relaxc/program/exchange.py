@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import decode, encode
+from relaxc.program.evaluate import decode, encode, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
@@ -70,7 +70,8 @@ class Code:
 
     def decoded(self, near: Array | None = None) -> Array:
         """Next to `near`, by default what was put into this very code."""
-        return decode(self.codec, self.message, self.put.size, self.put.dtype, self.put if near is None else near)
+        near = self.put if near is None else nearest(self.codec, self.message, near, self.put)
+        return decode(self.codec, self.message, self.put.size, self.put.dtype, near)
 
 
 @dataclass
@@ -260,17 +261,23 @@ class _Mover:
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
-        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
+        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded, self.guarded)
 
     def phases(self) -> tuple[Phase, ...]:
         if not self.this.gathers:
             return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
         hearing = [w for w in range(self.this.workers) if w != self.rank and self.rank in dict(self.this.row(w))]
-        return gather_phases(self.rank, heard, hearing)
+        return gather_phases(self.rank, heard, hearing, self.guarded)
+
+    @property
+    def guarded(self) -> bool:
+        return self.this.codec.guard is not None
 
     def move(self, move: Move, mail: Mail) -> bool:
         match move:
+            case Send(message=Message(what="values") as message, peer=peer):
+                mail[self.rank, peer, message] = self.values(peer)
             case Send(message=message, made_by=made_by, peer=peer):
                 mail[self.rank, peer, message] = self.held[made_by, message]
             case Receive(message=message, made_by=made_by, peer=peer):
@@ -291,6 +298,10 @@ class _Mover:
                 self.held[self.rank, run.output] = b""
         elif kernel.decodes:
             self.result[at] = self.value(run, kernel, at)
+        elif kernel.checks:
+            assert run.output is not None and self.put is not None
+            held = trusted(self.this.codec, self.held[run.inputs[0]], self.put)
+            self.held[self.rank, run.output] = (~held).astype(np.uint8).tobytes()
         else:
             assert run.output is not None
             self.held[self.rank, run.output] = self.encoded(run, kernel, at)
@@ -303,9 +314,32 @@ class _Mover:
         worker = NOBODY if kernel.owner else self.rank
         return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message
 
+    def tripped(self, maker: int, about: int) -> Array:
+        """Which elements are in a block that has tripped."""
+        trips = np.frombuffer(self.held[maker, Message(about, 0, "trips")], np.uint8) != 0
+        size = self.result.size
+        return np.asarray(np.repeat(trips, self.this.codec.layout.block_of(size))[:size])
+
+    def values(self, peer: int) -> bytes:
+        assert self.put is not None
+        return self.put[self.tripped(peer, self.rank)].tobytes() if self.put.size else b""
+
+    def near(self, values: tuple[int, Message] | None) -> Array | None:
+        """What a code is decoded near to: this worker's own value, but for the values that it was sent."""
+        if values is None:
+            return self.put
+        assert self.put is not None
+        own = self.put.copy()
+        own[self.tripped(self.rank, values[0])] = np.frombuffer(self.held[values], own.dtype)
+        return own
+
     def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
         real = self.result.dtype.type
-        terms = [decode(self.this.codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
+        near = [self.near(values) for values in run.near] or [self.put] * len(run.inputs)
+        terms = [
+            decode(self.this.codec, self.held[k], at.stop - at.start, real, own)
+            for k, own in zip(run.inputs, near, strict=True)
+        ]
         if kernel.weighted:
             weights = dict(self.this.row(self.rank))
             terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]

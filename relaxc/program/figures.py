@@ -28,7 +28,7 @@ from relaxc.program.ir import (
 from relaxc.program.paths import PathBody
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
+from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, GUARDED_STORY, ROUTES, WHEN, gathers
 
 MILLION = 1_000_000
 REAL_BYTES = 4
@@ -206,6 +206,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
         told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
+        told = told if sent.codec.guard is None else GUARDED_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
     return ROUTES[exchange.route].story_of(exchange.kind, each)

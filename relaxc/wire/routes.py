@@ -30,7 +30,8 @@ class Kernel:
     (`decodes`), or encodes it to the output message; with `residual`, residual := value - decoded(output), element by
     element where that is finite. `owner` tells which residual and which dither key: the owner's (of the mean, keyed
     without the worker) or the worker's. A codec with `near` decodes next to what the tensor held,
-    so a kernel that adds a residual leaves the sum there.
+    so a kernel that adds a residual leaves the sum there; one that `checks` makes no value: of one message it tells for
+    each block, in a byte, whether it is to be decoded near what its sender put in (1), or near what the tensor holds.
     """
 
     name: str
@@ -44,34 +45,44 @@ class Kernel:
     contributes: bool = False
     """It encodes this worker's own contribution, nothing else: the place of `feedback = worker`."""
     weighted: bool = False
+    checks: bool = False
 
     @property
     def label(self) -> str:
         """What a profiler calls it."""
+        if self.checks:
+            return "check"
         return "decode" if self.decodes else "encode" if self.contributes else "reduce"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A code of a chunk. `stage` tells apart the codes that one worker makes of it; 0 is its contribution."""
+    """`what` is a code of a chunk, `trips`, a byte for each of its blocks, or the `values` of the blocks that have
+    tripped, whose number both ends know from those bytes. `stage` tells apart the codes that one worker makes of a
+    chunk, 0 being its contribution; of trips it is whose code they are about, of values whom they are for."""
 
     stage: int
     chunk: int
+    what: str = "code"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes."""
+    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes. `near` has
+    for each input the values of those of its blocks that are decoded near them, if there can be any."""
 
     kernel: str
     chunk: int
     inputs: tuple[tuple[int, Message], ...] = ()
     """(the rank that made it, message)"""
     output: Message | None = None
+    near: tuple[tuple[int, Message] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
+    """Of values: those of the blocks that have tripped at `peer`, as they were put into this worker's code."""
+
     message: Message
     made_by: int
     peer: int
@@ -245,11 +256,13 @@ DEFAULT_ROUTE = _ALL.name
 # --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
 
 
-def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
-    """`kind` is mean, sum or mix; `feedback` none or worker."""
+def gather_kernels(kind: str, feedback: str, guarded: bool = False) -> tuple[Kernel, ...]:
+    """`kind` is mean, sum or mix; `feedback` none or worker; `guarded`: the codec has a guard."""
     residual = feedback in ("worker", "both")
+    check = Kernel("check", "one", tensor=False, averages=False, residual=False, owner=False, checks=True)
     return (
         Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
+        *((check,) if guarded else ()),
         Kernel(
             "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
             weighted=kind == "mix",
@@ -257,15 +270,40 @@ def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
     )  # fmt: skip
 
 
-def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
+TRIPS_LEG, VALUES_LEG = 1, 2
+
+
+def gather_legs(guarded: bool) -> int:
+    return 3 if guarded else 1
+
+
+def gather_phases(
+    rank: int, receives_from: Sequence[int], sends_to: Sequence[int], guarded: bool = False
+) -> tuple[Phase, ...]:
     """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
-    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself."""
+    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself.
+
+    With a guard, each receiver tells each sender which blocks have tripped, and is sent what was put into those."""
     own = Message(0, 0)
     out: list[Move] = [Run("contribute", 0, output=own)]
     out += [Send(own, rank, peer, 0) for peer in sends_to]
-    back: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
-    back.append(Run("gather", 0, tuple((maker, own) for maker in sorted({rank, *receives_from}))))
-    return tuple(out), tuple(back)
+    heard: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
+    makers = sorted({rank, *receives_from})
+    inputs = tuple((maker, own) for maker in makers)
+    if not guarded:
+        return tuple(out), (*heard, Run("gather", 0, inputs))
+    told: list[Move] = []
+    for peer in receives_from:
+        trips = Message(peer, 0, "trips")
+        told += [Receive(own, peer, peer, 0), Run("check", 0, ((peer, own),), trips), Send(trips, rank, peer, TRIPS_LEG)]
+    asked: list[Move] = []
+    for peer in sends_to:
+        trips, values = Message(rank, 0, "trips"), Message(peer, 0, "values")
+        asked += [Receive(trips, peer, peer, TRIPS_LEG), Send(values, rank, peer, VALUES_LEG)]
+    again = Message(rank, 0, "values")
+    back: list[Move] = [Receive(again, peer, peer, VALUES_LEG) for peer in receives_from]
+    near = tuple(None if maker == rank else (maker, again) for maker in makers)
+    return tuple(out), tuple(told), tuple(asked), (*back, Run("gather", 0, inputs, near=near))
 
 
 # --- which of these an exchange uses
@@ -276,9 +314,9 @@ def gathers(kind: str, coded: bool) -> bool:
     return coded or kind == "mix"
 
 
-def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
-    """All that the messages of an exchange need."""
-    return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
+def kernels_of(kind: str, route: str, feedback: str, coded: bool, guarded: bool = False) -> tuple[Kernel, ...]:
+    """All that the messages of an exchange need; `guarded`: its codec has a guard."""
+    return gather_kernels(kind, feedback, guarded) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
 
 
 def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
@@ -291,6 +329,12 @@ def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
 GATHER_STORY = (
     "each worker encodes what it contributes ({code}) and sends it to each of its neighbours",
     "each worker decodes what its neighbours sent, and its own, and adds them up in rank order with their weights",
+)
+GUARDED_STORY = (
+    GATHER_STORY[0],
+    "each worker checks each block that it is sent, and answers with a byte a block; where the check fails, the sender "
+    "sends what it put into the block, as it is",
+    GATHER_STORY[1],
 )
 GATHER_ALL_STORY = (
     "each worker sends its code ({code}) to every other",

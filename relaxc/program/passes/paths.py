@@ -39,7 +39,8 @@ def _transfer(sent: Sent) -> Transfer:
     dense = exchange.codec is None or exchange.route == "ring"
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
-    lands = "slot" if dense or sent.late or fed_back else "code"
+    guarded = exchange.codec is not None and exchange.codec.guard is not None  # is checked first, by the queue
+    lands = "slot" if dense or sent.late or fed_back or guarded else "code"
     return Transfer(exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after)
 
 
