@@ -122,33 +122,40 @@ def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
 def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
     """The library's modulo."""
     plain = modulo(bits, unit)
-    turn, found, column, row = map(Read, ("turn", "found", "column", "row"))
     level, turns, residue = plain.steps
+    turn, far, found, beyond, place = map(Read, ("turn", "far", "found", "beyond", "place"))
+    where = apply("+", apply("*", 0.7548777, Read("index")), apply("*", 0.5698403, Read("residue")))
+    drawn = apply("mod", apply("*", 977, apply("^", place, 2)), 1)
     steps = (
-        CodecLet("column", apply("+", 1, apply("mod", Read("index"), 23))),
-        CodecLet("row", apply("+", 1, apply("mod", apply("floor", apply("/", Read("index"), 23)), 23))),
         level, turns,
+        CodecLet("far", apply("floor", apply("/", turn, 1024))),
         CodecLet("exact", apply("<", Reduce("max", apply("abs", turn)), 2**22)),
         residue,
-        Send(1, "across", apply("where", Read("exact"), _checked(turn, column, 251), 255)),
-        Send(2, "along", apply("where", Read("exact"), _checked(turn, row, 241), 255)),
+        CodecLet("place", apply("mod", where, 1)),
+        CodecLet("fine", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**13, drawn))))),
+        CodecLet("coarse", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**11, place))))),
+        CodecLet("check", apply("mod", _total(turn, far), 255 * 256)),
+        Send(1, "low", apply("mod", Read("check"), 256)),
+        Send(2, "high", apply("where", Read("exact"), apply("floor", apply("/", Read("check"), 256)), 255)),
     )  # fmt: skip
     lets = (
         CodecLet("found", apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))),
-        CodecLet("is_across", apply("==", Read("across"), _checked(found, column, 251))),
-        CodecLet("is_along", apply("==", Read("along"), _checked(found, row, 241))),
+        CodecLet("beyond", apply("floor", apply("/", found, 1024))),
+        CodecLet("again", _total(found, beyond)),
     )
-    holds = apply("<", Reduce("max", apply("abs", found)), 2**22)
-    for name in ("is_across", "is_along"):
-        holds = apply("and", holds, Read(name))
+    small = apply("<", Reduce("max", apply("abs", found)), 2**22)
+    sent = apply("+", Read("low"), apply("*", 256, Read("high")))
+    holds = apply("and", small, apply("==", apply("mod", Read("again"), 255 * 256), sent))
     byte = WireType("uint", 8)
-    fields = (Field("residue", WireType("uint", bits), True), Field("across", byte, False), Field("along", byte, False))
+    fields = (Field("residue", WireType("uint", bits), True), Field("low", byte, False), Field("high", byte, False))
     text = f"modulo({bits}, {unit}, {block})"
     return Codec(text, Layout(block, fields), steps, plain.receive, True, "y", Guard(lets, holds))
 
 
-def _checked(turns: Expression, place: Expression, prime: int) -> Expression:
-    return apply("mod", Reduce("sum", apply("*", apply("mod", turns, prime), place)), prime)
+def _total(turns: Expression, far: Expression) -> Expression:
+    fine = apply("*", apply("-", turns, apply("*", 1024, far)), Read("fine"))
+    coarse = apply("*", far, Read("coarse"))
+    return Reduce("sum", apply("+", apply("mod", fine, 2**14), apply("mod", coarse, 2**14)))
 
 
 def signs() -> Codec:

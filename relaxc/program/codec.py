@@ -171,7 +171,7 @@ class _Lowering:
     def guards(self, statement: syntax.Guard) -> None:
         value = self.expression(statement.value)
         self.has(value, statement.span, blocks=True)
-        if self.per_element(value):
+        if self.per_element(value) and not self.mistakes:
             help = "say it of the whole block: max(abs(x)) < 1, or a sum"
             raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
         self.guard = Guard(tuple(self.found), value)

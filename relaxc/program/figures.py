@@ -95,10 +95,15 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
         return 2 * (workers - 1) / workers * elements * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if sent.exchange.kind == "mix":
-        return messages(sent.exchange, workers) * code
+        return messages(sent.exchange, workers) * (code + _answer(sent.codec, elements))
     if sent.coded:
         return (workers - 1) * code
     return ROUTES[sent.exchange.route].sends(workers) * code / workers
+
+
+def _answer(codec: Codec, elements: int) -> int:
+    """What a receiver tells of a message whose codec has a guard: a byte a block. What is sent again is not foreseen."""
+    return -(-elements // codec.layout.block_of(elements)) if codec.guard is not None else 0
 
 
 def messages(exchange: Exchange, workers: int) -> float:
