@@ -154,7 +154,7 @@ relax with nested
 algorithm lg { let a = mix(grad, ring)  after 2 { grad = a }  step  every 3 { weight = mix(weight, ring) } }
 relax with lg
 """,
-    "moniqua": "relax weights { compress = modulo(8bit) }",
+    "weights near": "relax weights { compress = modulo(8bit) }",
     "far apart": "relax weights { compress = modulo(4bit, unit = 0.02, block = 64), topology = exponential }",
     "far apart and late": "relax weights { compress = modulo(8bit), topology = random_pairs, every = 3, delay = 2 }",
     "far apart and two late": """
@@ -181,7 +181,7 @@ relax with n
 """,
     "own": "algorithm o { step  weight = mix(weight, ring) + own(ring) * weight * 1e-3 }\nrelax with o",
 }
-TRIPPING = ("moniqua", *(name for name in VARIANTS if name.startswith("far apart")))
+TRIPPING = ("moniqua", "weights near", *(name for name in VARIANTS if name.startswith("far apart")))
 """Workers are further apart than a codec bears, so that blocks are sent in full."""
 OWNING = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 4 }",
