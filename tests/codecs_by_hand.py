@@ -139,7 +139,9 @@ def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
         Send(2, "high", apply("where", Read("exact"), apply("floor", apply("/", Read("check"), 256)), 255)),
     )  # fmt: skip
     lets = (
-        CodecLet("found", apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))),
+        CodecLet(
+            "found", apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))
+        ),
         CodecLet("beyond", apply("floor", apply("/", found, 1024))),
         CodecLet("again", _total(found, beyond)),
     )

@@ -102,7 +102,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
 
 
 def _answer(codec: Codec, elements: int) -> int:
-    """What a receiver tells of a message whose codec has a guard: a byte a block. What is sent again is not foreseen."""
+    """What a receiver tells of a message whose codec has a guard: a byte a block. Nothing is foreseen to trip."""
     return -(-elements // codec.layout.block_of(elements)) if codec.guard is not None else 0
 
 
@@ -210,7 +210,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if exchange.kind == "mix" and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
-        told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
+        told: tuple[str, ...] = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
         told = told if sent.codec.guard is None else GUARDED_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"

@@ -152,8 +152,8 @@ class Codec:
 
     `receive` reads fields, and lets in `steps` that read only fields and constants; with `near`, which is then the name
     that was written, also the receiver's own value. A block for which `guard` does not hold is decoded near what its
-    sender put into it. All may read `index`, the element's number in its block. `cast` is true where the only field is a float per element: such a
-    codec is exempt from scale-freedom and has no bias to feed back.
+    sender put into it. All may read `index`, the element's number in its block. `cast` is true where the only field is
+    a float per element: such a codec is exempt from scale-freedom and has no bias to feed back.
     """
 
     text: str

@@ -301,7 +301,9 @@ def _sent(worker: _Worker, message: Message, made_by: int, peer: int) -> Symbol:
     if message.what != "values":
         return worker.held[made_by, message]
     _require(made_by == worker.rank and message.stage == peer, "values are another's, or for another")
-    _require((peer, Message(worker.rank, message.chunk, "trips")) in worker.held, "values are sent that nobody asked for")
+    _require(
+        (peer, Message(worker.rank, message.chunk, "trips")) in worker.held, "values are sent that nobody asked for"
+    )
     return worker.held[worker.rank, Message(0, message.chunk)]
 
 
@@ -316,7 +318,8 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     _require(len(inputs) == {"none": 0, "one": 1}.get(kernel.inputs, len(inputs)), f"{kernel.name} gets other inputs")
     _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
     if kernel.checks:
-        return _checked(worker, run, inputs)
+        _checked(worker, run, inputs)
+        return
     for (maker, _), near in zip(run.inputs, run.near, strict=False):
         own = maker == worker.rank and near is None
         _require(own or (near is not None and near in worker.held), "a code is decoded before its values are there")

@@ -122,9 +122,10 @@ class _Binding:
                     return replace(done, kind="check", peer=peer, tag=tag, block=self.block)
                 return replace(done, near=tuple(map(self.telling, near)), block=self.block) if near else done
             case Send(message=Message(what="values") as message, made_by=made_by, peer=peer, leg=leg):
-                told, kernel = self.telling((made_by, message)), self.kernels["check"]
-                chunk = self.cut.chunks[message.chunk]
-                return Action("resend", kernel, chunk, (), told, peer, self.first_tag + leg, (), self.block)
+                return Action(
+                    "resend", self.kernels["check"], self.cut.chunks[message.chunk],
+                    buffer=self.telling((made_by, message)), peer=peer, tag=self.first_tag + leg, block=self.block,
+                )  # fmt: skip
             case Receive(message=Message(what="values") as message, made_by=made_by, peer=peer):
                 return Action("values", buffer=self.telling((made_by, message)), peer=peer)
             case Send(message=message, made_by=made_by, peer=peer, leg=leg):

@@ -295,7 +295,11 @@ def gather_phases(
     told: list[Move] = []
     for peer in receives_from:
         trips = Message(peer, 0, "trips")
-        told += [Receive(own, peer, peer, 0), Run("check", 0, ((peer, own),), trips), Send(trips, rank, peer, TRIPS_LEG)]
+        told += [
+            Receive(own, peer, peer, 0),
+            Run("check", 0, ((peer, own),), trips),
+            Send(trips, rank, peer, TRIPS_LEG),
+        ]
     asked: list[Move] = []
     for peer in sends_to:
         trips, values = Message(rank, 0, "trips"), Message(peer, 0, "values")
@@ -332,8 +336,7 @@ GATHER_STORY = (
 )
 GUARDED_STORY = (
     GATHER_STORY[0],
-    "each worker checks each block that it is sent, and answers with a byte a block; where the check fails, the sender "
-    "sends what it put into the block, as it is",
+    "each worker checks what it is sent and answers with a byte a block; blocks that fail are sent again as they are",
     GATHER_STORY[1],
 )
 GATHER_ALL_STORY = (

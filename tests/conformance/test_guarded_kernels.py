@@ -76,8 +76,6 @@ def test_kernels_of_a_guard_are_what_the_oracle_says(library: Any, number: int, 
         weights = [0.5, 0.2, 0.3]
         call(library[f"gather_{number}"], parts[0], messages, None, weights=weights, near=given)
         for part, of, keys in zip(parts[0], codes, near, strict=True):
-            terms = [
-                decode(codec, c, k.size, real, k) * real(w) for c, k, w in zip(of, keys, weights, strict=True)
-            ]
+            terms = [decode(codec, c, k.size, real, k) * real(w) for c, k, w in zip(of, keys, weights, strict=True)]
             assert part.operands[0].tobytes() == (terms[0] + terms[1] + terms[2]).tobytes()
     assert tripped

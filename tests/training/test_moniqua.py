@@ -92,7 +92,9 @@ def test_the_spec_is_its_equations(workers: int) -> None:
     for _ in range(STEPS):
         held = [interpreter.weights[rank][0] for rank in range(workers)]
         problems = [problem(rank) for rank in range(workers)]
-        interpreter.iterate([[(a * (torch.from_numpy(w) - b)).numpy()] for (a, b), w in zip(problems, held, strict=True)])
+        interpreter.iterate(
+            [[(a * (torch.from_numpy(w) - b)).numpy()] for (a, b), w in zip(problems, held, strict=True)]
+        )
         next(running)
         for rank, worker in enumerate(team):
             np.testing.assert_allclose(interpreter.weights[rank][0], worker.weight.numpy(), rtol=1e-9, atol=1e-9)
