@@ -121,37 +121,42 @@ def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
 
 def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
     """The library's modulo."""
-    plain = modulo(bits, unit)
-    level, turns, residue = plain.steps
-    turn, far, found, beyond, place = map(Read, ("turn", "far", "found", "beyond", "place"))
-    where = apply("+", apply("*", 0.7548777, Read("index")), apply("*", 0.5698403, Read("residue")))
+    size, residue, turn, far, found, beyond, place = map(
+        Read, ("size", "residue", "turn", "far", "found", "beyond", "place")
+    )
+    where = apply("+", apply("*", 0.7548777, Read("index")), apply("*", 0.5698403, residue))
     drawn = apply("mod", apply("*", 977, apply("^", place, 2)), 1)
+    turns = apply("round", apply("/", apply("-", apply("/", Read("y"), size), residue), 2**bits))
     steps = (
-        level, turns,
+        Send(0, "size", Constant(unit)),
+        CodecLet("level", Dither(apply("/", X, size))),
+        CodecLet("turn", apply("floor", apply("/", Read("level"), 2**bits))),
         CodecLet("far", apply("floor", apply("/", turn, 1024))),
         CodecLet("exact", apply("<", Reduce("max", apply("abs", turn)), 2**22)),
-        residue,
+        Send(1, "residue", apply("-", Read("level"), apply("*", 2**bits, turn))),
         CodecLet("place", apply("mod", where, 1)),
         CodecLet("fine", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**13, drawn))))),
         CodecLet("coarse", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**11, place))))),
         CodecLet("check", apply("mod", _total(turn, far), 255 * 256)),
-        Send(1, "low", apply("mod", Read("check"), 256)),
-        Send(2, "high", apply("where", Read("exact"), apply("floor", apply("/", Read("check"), 256)), 255)),
-    )  # fmt: skip
-    lets = (
-        CodecLet(
-            "found", apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))
-        ),
-        CodecLet("beyond", apply("floor", apply("/", found, 1024))),
-        CodecLet("again", _total(found, beyond)),
+        Send(2, "low", apply("mod", Read("check"), 256)),
+        Send(3, "high", apply("where", Read("exact"), apply("floor", apply("/", Read("check"), 256)), 255)),
     )
     small = apply("<", Reduce("max", apply("abs", found)), 2**22)
     sent = apply("+", Read("low"), apply("*", 256, Read("high")))
-    holds = apply("and", small, apply("==", apply("mod", Read("again"), 255 * 256), sent))
+    lets = (
+        CodecLet("found", turns),
+        CodecLet("beyond", apply("floor", apply("/", found, 1024))),
+        CodecLet("again", _total(found, beyond)),
+        CodecLet("right", apply("and", small, apply("==", apply("mod", Read("again"), 255 * 256), sent))),
+    )
     byte = WireType("uint", 8)
-    fields = (Field("residue", WireType("uint", bits), True), Field("low", byte, False), Field("high", byte, False))
+    fields = (
+        Field("size", F32, False), Field("residue", WireType("uint", bits), True), Field("low", byte, False),
+        Field("high", byte, False),
+    )  # fmt: skip
+    receive = apply("*", size, apply("+", residue, apply("*", 2**bits, turns)))
     text = f"modulo({bits}, {unit}, {block})"
-    return Codec(text, Layout(block, fields), steps, plain.receive, True, "y", Guard(lets, holds))
+    return Codec(text, Layout(block, fields), steps, receive, True, "y", Guard(lets, Read("right")))
 
 
 def _total(turns: Expression, far: Expression) -> Expression:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from relaxc.attach.calls import Copies, Site, coding_call, reads_optimizer
+from relaxc.attach.calls import CODEC_STATE, Copies, Site, coding_call, reads_optimizer
 from relaxc.attach.engine import runtime_piece
 from relaxc.attach.partners import Meeting
 from relaxc.manifest import TransferPlan
@@ -182,6 +182,8 @@ def _queue_call(site: Site, number: int, copy: int, action: Action, held: Sequen
     residual = site.memory.residuals[number]
 
     def find(name: str, range: Range) -> Any:
+        if name.startswith(CODEC_STATE):
+            return site.codec_state(name, number, range)
         flat = site.memory.slots[number][copy] if name == "value" else None
         if name == "residual":
             flat = residual.owner if kernel.owner else residual.worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxc.emit.arithmetic import Arithmetic
+from relaxc.emit.operands import Operands
 from relaxc.emit.section import Builder
 from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Expression, Read, Send
 from relaxc.wire.layout import WireType
@@ -13,9 +14,14 @@ LARGEST = 2.0**127
 """A constant up to here is finite in f32, too."""
 
 
-def encoded(builder: Builder, codec: Codec, real: str, value: int) -> int:
-    """Store the fields of the code of `value`; return what its maker decodes. `real` is the arithmetic's type."""
-    scope = Arithmetic(builder, {"x": value, "index": _index(builder)})
+STATE = "codec."
+"""Begins the name of the operand that is a codec's state."""
+
+
+def encoded(builder: Builder, codec: Codec, real: str, value: int, operands: Operands) -> int:
+    """Store the fields of the code of `value`; return what its maker decodes. `real` is the arithmetic's type;
+    `operands` of the kernel, for the codec's states."""
+    scope = Arithmetic(builder, {"x": value, "index": _index(builder), **_states(builder, codec, operands)})
     for step in codec.steps:
         if isinstance(step, CodecLet):
             scope.names[step.name] = scope.value(step.value)
@@ -47,15 +53,26 @@ def decoded(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
     return _received(builder, codec, near).number(codec.receive)
 
 
-def tripped(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
-    """A truth per block: the guard does not hold."""
+def _states(builder: Builder, codec: Codec, operands: Operands) -> dict[str, int]:
+    return {name: operands.load(builder, STATE + name, "block") for name, _ in codec.states}
+
+
+def tripped(builder: Builder, codec: Codec, near: Callable[[], int], operands: Operands) -> int:
+    """A truth per block: the guard does not hold. Store what states become."""
     if codec.guard is None:
         raise TypeError("a codec without a guard checks nothing")
     scope = _received(builder, codec, near)
+    before = _states(builder, codec, operands)
+    scope.names |= before
     for let in codec.guard.lets:
         scope.names[let.name] = scope.value(let.value)
         builder.name(scope.names[let.name], let.name)
-    return builder.add("not", scope.truth(codec.guard.holds))
+    held = scope.truth(codec.guard.holds)
+    for update in codec.guard.updates:
+        value = finite_or(builder, scope.number(update.value), before[update.name])
+        scope.names[update.name] = value
+        operands.store(builder, STATE + update.name, "block", value)
+    return builder.add("not", held)
 
 
 def _index(builder: Builder) -> int:

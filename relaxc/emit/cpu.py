@@ -20,6 +20,7 @@ from relaxc import resources
 from relaxc.emit import cpu_costs
 from relaxc.emit.arithmetic import PLAIN
 from relaxc.emit.kernel import BlockKernel, Operand, Section, Store, Value
+from relaxc.emit.operands import ONE
 from relaxc.emit.stages import Loop, Staged
 from relaxc.wire.layout import Field
 
@@ -113,7 +114,7 @@ class _Array:
 
     @property
     def element(self) -> str:
-        at = "[0]" if self.operand.type == "cell" else "[i]"
+        at = "[0]" if self.operand.type in ONE else "[i]"
         return f"{self.name}{'_wide' if self.wide else ''}{at}"
 
     @property

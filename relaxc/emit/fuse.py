@@ -58,14 +58,14 @@ class _Fusing:
 
     def main(self) -> Section:
         if self.kernel.checks:
-            found = tripped(self.builder, self.codec, lambda: self.near(self.builder))
+            found = tripped(self.builder, self.codec, lambda: self.near(self.builder), self.operands)
             self.builder.store("trip", found, per_element=False)
             return self.builder.section()
         value = self.input()
         if self.kernel.decodes:
             self.operands.store(self.builder, VALUE, "tensor", value)
             return self.builder.section()
-        code = encoded(self.builder, self.codec, real_of(self.dtype), value)
+        code = encoded(self.builder, self.codec, real_of(self.dtype), value, self.operands)
         if self.kernel.residual:
             kept = remembered(self.builder, value, code, self.load(RESIDUAL))
             self.operands.store(self.builder, RESIDUAL, "real", kept)

@@ -117,8 +117,8 @@ def _target(store: Store) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """`type` is tensor (the parameter's own type), real (the arithmetic's), or cell (one number of that type for a
-    parameter)."""
+    """`type` is tensor (the parameter's own type), real (the arithmetic's), cell (one number of that type for a
+    parameter) or block (one for each block)."""
 
     name: str = field(compare=False)
     type: str

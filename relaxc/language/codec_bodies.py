@@ -73,6 +73,9 @@ class _Codec:
         self.once(guards, "guard")
         if receives:
             self.behind(body[body.index(receives[-1]) + 1 :], bool(guards))
+        for state in [s for s in body if isinstance(s, syntax.State) and not guards]:
+            self.report.error("RX0368", "a state in a codec without a guard", state.span, "nothing would change it",
+                              "write a guard, or a number in its place")  # fmt: skip
         for guard in guards:
             self.guarded(guard, any(s.near is not None for s in receives))
 
@@ -80,13 +83,13 @@ class _Codec:
         """Behind `receive` there is a guard and the lets that it reads, or nothing."""
         if rest and not guarded:
             self.report.error("RX0230", "a statement behind `receive`", rest[-1].span, "", "write `receive` last")
-        elif guarded and not (rest and isinstance(rest[-1], syntax.Guard)):
-            last = rest[-1] if rest else self.definition.body[-1]
-            self.report.error("RX0230", "a statement behind `guard`", last.span, "", "write `guard` last")
+        elif guarded and not any(isinstance(s, syntax.Guard) for s in rest):
+            last = self.definition.body[-1]
+            self.report.error("RX0230", "a statement behind `guard`", last.span, "", "write `guard` behind `receive`")
         for s in rest if guarded else ():
-            if not isinstance(s, syntax.Let | syntax.Guard):
+            if not isinstance(s, syntax.Let | syntax.Guard | syntax.Assign):
                 self.report.error("RX0230", "a statement behind `receive`", s.span, "",
-                                  "only `let` and `guard` stand there")  # fmt: skip
+                                  "only `let`, `guard` and new values of states stand there")  # fmt: skip
 
     def guarded(self, guard: syntax.Guard, near: bool) -> None:
         if not near:
@@ -127,9 +130,15 @@ class _Codec:
             case syntax.Guard():
                 self.expression(s.value)
                 self.without_input(s.value)
+            case syntax.State():
+                if s.value is not None:
+                    self.constant(s.value)
+                self.define(s, "state", "state")
+            case syntax.Assign():
+                self.assign(s)
 
     def per(self, s: syntax.Per) -> None:
-        if any(entry.what in ("let", "field") for entry in self.entries.values()):
+        if any(entry.what in ("let", "field", "state") for entry in self.entries.values()):
             self.report.error("RX0230", "`per` behind other statements", s.span, help="write it first")
         self.has_per = True
         if s.unit not in BLOCK_UNITS:
@@ -176,13 +185,21 @@ class _Codec:
         self.expression(s.value)
         self.without_input(s.value)
 
+    def assign(self, s: syntax.Assign) -> None:
+        entry = self.entries.get(s.name)
+        if entry is None or entry.what != "state" or s.operator != "=" or not self.received:
+            help_ = "behind `receive` a state of the codec gets a new value: state reach = 0 ... reach = ..."
+            self.report.error("RX0230", "not a statement of a codec here", s.span, "", help_)
+        self.expression(s.value)
+        self.without_input(s.value)
+
     def without_input(self, e: syntax.Expression) -> None:
         for part in parts(e):
             if isinstance(part, syntax.Name) and part.name == "x":
                 help_ = "it has what was sent, and parameters; its own value is `y` in `receive near y`"
                 self.report.error("RX0234", "the receiver has no `x`", part.span, help=help_)
 
-    def define(self, s: syntax.Let | syntax.Send, keyword: str, what: str) -> None:
+    def define(self, s: syntax.Let | syntax.Send | syntax.State, keyword: str, what: str) -> None:
         self.new(s.name, name_span(s, keyword), what)
 
     def new(self, name: str, span: Span, what: str) -> None:

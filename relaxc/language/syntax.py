@@ -191,7 +191,7 @@ class Guard(Node):
     value: Expression
 
 
-CodecStatement = Per | Let | Send | Receive | Guard
+CodecStatement = Per | State | Let | Send | Receive | Guard | Assign
 
 
 # --- items of a file

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
+from relaxc.language.codecs import AUTO
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
 from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
 from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
 from relaxc.language.words import did_you_mean
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send, within
 from relaxc.wire import numbers
 from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
 
@@ -58,6 +59,8 @@ class _Lowering:
     found: list[CodecLet] = field(default_factory=list)
     """The lets behind `receive`, for the guard."""
     guard: Guard | None = None
+    states: dict[str, float] = field(default_factory=dict)
+    updates: list[CodecLet] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.arguments = dict(self.use.arguments)
@@ -70,7 +73,40 @@ class _Lowering:
             raise SpecError(self.mistakes)
         assert self.receive is not None
         layout = Layout(self.block, tuple(self.fields), self.unit)
-        return Codec(str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near, self.guard)
+        guard, states = self.kept()
+        return Codec(
+            str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near, guard, states
+        )  # fmt: skip
+
+    def kept(self) -> tuple[Guard | None, tuple[tuple[str, float], ...]]:
+        """The guard and the states; without states that nothing sent depends on, and what is only for them."""
+        if self.guard is None:
+            return None, ()
+        lets = self.lets_for((self.guard.holds,))
+        used = self.used({name for e in (self.receive, self.guard.holds, *(let.value for let in lets)) if e is not None
+                          for name in _reads(e)})  # fmt: skip
+        if not used & set(self.states):
+            self.steps = [s for s in self.steps if isinstance(s, Send) or s.name in used]
+            return replace(self.guard, lets=lets), ()
+        lets = self.lets_for((self.guard.holds, *(u.value for u in self.updates)))
+        return Guard(lets, self.guard.holds, tuple(self.updates)), tuple(self.states.items())
+
+    def used(self, names: set[str]) -> set[str]:
+        """All that is read to send, and for what a receiver reads."""
+        for step in reversed(self.steps):
+            if isinstance(step, Send) or step.name in names:
+                names |= _reads(step.value)
+        return names
+
+    def lets_for(self, read: Iterable[Expression]) -> tuple[CodecLet, ...]:
+        """The lets behind `receive` that these need."""
+        names = {name for e in read for name in _reads(e)}
+        needed: list[CodecLet] = []
+        for let in reversed(self.found):
+            if let.name in names:
+                names |= _reads(let.value)
+                needed.insert(0, let)
+        return tuple(needed)
 
     def whole(self) -> None:
         """What can be said of the body without its expressions."""
@@ -112,6 +148,10 @@ class _Lowering:
                 self.receives(statement)
             case syntax.Guard():
                 self.guards(statement)
+            case syntax.State():
+                self.state(statement)
+            case syntax.Assign():
+                self.assign(statement)
 
     # --- statements
 
@@ -167,6 +207,19 @@ class _Lowering:
         value = self.expression(statement.value)
         self.has(value, statement.span)
         self.receive = value
+        self.received |= set(self.states)
+
+    def state(self, statement: syntax.State) -> None:
+        self.named(statement.name, statement.span, "state")
+        self.states[statement.name] = 0.0 if statement.value is None else self.constant(statement.value)
+        self.varies[statement.name] = False
+
+    def assign(self, statement: syntax.Assign) -> None:
+        value = self.expression(statement.value)
+        self.has(value, statement.span, blocks=True)
+        if self.per_element(value) and not self.mistakes:
+            raise _Mistake("RX0232", statement.span, "a state that differs from element to element", "take max or mean")
+        self.updates.append(CodecLet(statement.name, value))
 
     def guards(self, statement: syntax.Guard) -> None:
         value = self.expression(statement.value)
@@ -174,7 +227,7 @@ class _Lowering:
         if self.per_element(value) and not self.mistakes:
             help = "say it of the whole block: max(abs(x)) < 1, or a sum"
             raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
-        self.guard = Guard(tuple(self.found), value)
+        self.guard = Guard((), value)
 
     def has(self, value: Expression, span: Span, blocks: bool = False) -> None:
         """`blocks`: the receiver has the whole block by then, and can reduce over it."""
@@ -271,6 +324,8 @@ class _Lowering:
         if e.name in self.varies:
             return Read(e.name, e.span)
         value = self.arguments.get(e.name)
+        if value == AUTO:
+            return Constant(0.0)
         if isinstance(value, str):
             raise _Mistake("RX0231", e.span, f"`{e.name}` is the word {value}, not a number")
         if value is None:
@@ -335,6 +390,10 @@ class _Lowering:
     def dither(self, argument: Expression) -> Expression:
         self.dithers = True
         return Dither(argument)
+
+
+def _reads(e: Expression) -> set[str]:
+    return {part.name for part in within(e) if isinstance(part, Read)}
 
 
 def fold(function: str, arguments: tuple[Expression, ...], span: Span | None = None) -> Expression:

@@ -11,13 +11,13 @@ finite, so that no state ever becomes non-finite. Weights and 1/n are rounded on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import decode, encode, nearest, trusted
+from relaxc.program.evaluate import States, decode, encode, follow, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
@@ -45,15 +45,17 @@ Row = Sequence[tuple[int, float]]
 @dataclass
 class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
-    element)."""
+    element). And their codecs' states, by worker."""
 
     worker: list[Array]
     owner: Array
+    states: list[States] = field(default_factory=list)
 
     @classmethod
     def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
         real = real_type(parameter)
-        return cls([np.zeros(parameter.elements, real) for _ in range(workers)], np.zeros(parameter.elements, real))
+        losses = [np.zeros(parameter.elements, real) for _ in range(workers)]
+        return cls(losses, np.zeros(parameter.elements, real), [{} for _ in range(workers)])
 
 
 def real_type(parameter: Parameter) -> np.dtype[Any]:
@@ -62,11 +64,13 @@ def real_type(parameter: Parameter) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Code:
-    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
+    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it. `states` are those of
+    its codec, which what it receives will change."""
 
     codec: Codec
     put: Array
     message: bytes
+    states: States = field(default_factory=dict, compare=False)
 
     def decoded(self, near: Array | None = None) -> Array:
         """Next to `near`, by default what was put into this very code."""
@@ -145,13 +149,14 @@ class Occurrence:
 
     def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> Code:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
+        states = {} if worker == NOBODY else self.residuals.states[worker]
         if not keeps:
-            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         loss = self.residuals.owner[at] if worker == NOBODY else self.residuals.worker[worker][at]
         waits = worker != NOBODY and self.present is not None and not self.present[worker]
         with np.errstate(all="ignore"):
             value = value if waits else value + loss
-        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         with np.errstate(all="ignore"):
             lost = value - code.decoded()
         if not waits:
@@ -187,6 +192,9 @@ def run_exchange(this: Occurrence) -> list[Array]:
 
 
 def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
+    for peer, _ in this.row(worker):
+        if peer != worker:
+            follow(this.codec, codes[peer].message, codes[worker].put, codes[worker].states)
     terms = [
         codes[peer].decoded(codes[worker].put) * codes[worker].put.dtype.type(weight)
         for peer, weight in this.row(worker)
@@ -257,6 +265,7 @@ class _Mover:
         self.held: dict[tuple[int, Message], bytes] = {}
         self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
         self.put: Array | None = None
+        self.states: States = {}
         self.kernels = {k.name: k for k in self._kernels()}
 
     def _kernels(self) -> tuple[Kernel, ...]:
@@ -302,6 +311,7 @@ class _Mover:
             assert run.output is not None and self.put is not None
             held = trusted(self.this.codec, self.held[run.inputs[0]], self.put)
             self.held[self.rank, run.output] = (~held).astype(np.uint8).tobytes()
+            follow(self.this.codec, self.held[run.inputs[0]], self.put, self.states)
         else:
             assert run.output is not None
             self.held[self.rank, run.output] = self.encoded(run, kernel, at)
@@ -309,7 +319,7 @@ class _Mover:
     def encoded(self, run: Run, kernel: Kernel, at: slice) -> bytes:
         if self.this.gathers:
             code = self.this.contribution(self.rank)
-            self.put = code.put
+            self.put, self.states = code.put, code.states
             return code.message
         worker = NOBODY if kernel.owner else self.rank
         return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message

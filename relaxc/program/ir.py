@@ -144,6 +144,8 @@ class Guard:
 
     lets: tuple[CodecLet, ...]
     holds: Expression
+    updates: tuple[CodecLet, ...] = ()
+    """What states become with each message of another worker, each where it is finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,8 @@ class Codec:
     dithers: bool
     near: str | None = None
     guard: Guard | None = None
+    states: tuple[tuple[str, float], ...] = ()
+    """A number for each block and encoder, with its first value: `steps` read it, and the guard's updates."""
 
     @property
     def cast(self) -> bool:

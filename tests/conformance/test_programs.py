@@ -162,6 +162,13 @@ algorithm two { step  let code = encode(weight, modulo(8bit))  let mine = decode
   after 2 { weight += (m - mine) / 8 } }
 relax with two
 """,
+    "far apart and followed": "relax weights { compress = modulo(8bit, unit = auto, block = 100), topology = star }",
+    "far apart, followed and late": """
+relax weights { compress = modulo(6bit, unit = auto), topology = random_pairs, every = 3, delay = 2 }""",
+    "far apart, followed and fed back": """
+algorithm a { step weight = mix(weight, ring, compress = modulo(8bit, unit = auto), feedback = worker) }
+relax with a
+""",
     "far apart and fed back": """
 algorithm a { step weight = mix(weight, ring, compress = modulo(5bit, unit = 0.03), feedback = worker) }
 relax with a
