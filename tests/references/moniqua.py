@@ -15,7 +15,7 @@ TURN, BLOCK = 256, 512
 
 
 def rule(team: Any, given: Any, unit: float = 0.001) -> Iterator[None]:
-    iteration = 0
+    iteration, unit = 0, float(torch.tensor(unit, dtype=torch.float32))  # which travels with each block
     while True:
         put = [w.weight.reshape(-1) for w in team]
         levels = [torch.floor(x / unit + given.uniforms(iteration, i)) for i, x in enumerate(put)]
