@@ -121,34 +121,27 @@ def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
 
 def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
     """The library's modulo."""
-    size, residue, turn, far, found, beyond, place = map(
-        Read, ("size", "residue", "turn", "far", "found", "beyond", "place")
-    )
+    size, scale, residue, place = map(Read, ("size", "scale", "residue", "place"))
+    turn, total, found, again = map(Read, ("turn", "total", "found", "again"))
     where = apply("+", apply("*", 0.7548777, Read("index")), apply("*", 0.5698403, residue))
     drawn = apply("mod", apply("*", 977, apply("^", place, 2)), 1)
-    turns = apply("round", apply("/", apply("-", apply("/", Read("y"), size), residue), 2**bits))
+    turns = apply("round", apply("/", apply("-", apply("*", Read("y"), scale), residue), 2**bits))
+    high = apply("mod", apply("floor", apply("/", total, 256)), 255)
     steps = (
         Send(0, "size", Constant(unit)),
-        CodecLet("level", Dither(apply("/", X, size))),
+        CodecLet("scale", apply("/", 1, size)),
+        CodecLet("level", Dither(apply("*", X, scale))),
         CodecLet("turn", apply("floor", apply("/", Read("level"), 2**bits))),
-        CodecLet("far", apply("floor", apply("/", turn, 1024))),
-        CodecLet("exact", apply("<", Reduce("max", apply("abs", turn)), 2**22)),
         Send(1, "residue", apply("-", Read("level"), apply("*", 2**bits, turn))),
         CodecLet("place", apply("mod", where, 1)),
-        CodecLet("fine", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**13, drawn))))),
-        CodecLet("coarse", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**11, place))))),
-        CodecLet("check", apply("mod", _total(turn, far), 255 * 256)),
-        Send(2, "low", apply("mod", Read("check"), 256)),
-        Send(3, "high", apply("where", Read("exact"), apply("floor", apply("/", Read("check"), 256)), 255)),
+        CodecLet("share", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**13, drawn))))),
+        CodecLet("total", _total(turn)),
+        Send(2, "low", apply("mod", total, 256)),
+        Send(3, "high", apply("where", apply("<", total, 2**24), high, 255)),
     )
-    small = apply("<", Reduce("max", apply("abs", found)), 2**22)
     sent = apply("+", Read("low"), apply("*", 256, Read("high")))
-    lets = (
-        CodecLet("found", turns),
-        CodecLet("beyond", apply("floor", apply("/", found, 1024))),
-        CodecLet("again", _total(found, beyond)),
-        CodecLet("right", apply("and", small, apply("==", apply("mod", Read("again"), 255 * 256), sent))),
-    )
+    right = apply("and", apply("<", again, 2**24), apply("==", apply("mod", again, 255 * 256), sent))
+    lets = (CodecLet("found", turns), CodecLet("again", _total(found)), CodecLet("right", right))
     byte = WireType("uint", 8)
     fields = (
         Field("size", F32, False), Field("residue", WireType("uint", bits), True), Field("low", byte, False),
@@ -159,10 +152,9 @@ def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
     return Codec(text, Layout(block, fields), steps, receive, True, "y", Guard(lets, Read("right")))
 
 
-def _total(turns: Expression, far: Expression) -> Expression:
-    fine = apply("*", apply("-", turns, apply("*", 1024, far)), Read("fine"))
-    coarse = apply("*", far, Read("coarse"))
-    return Reduce("sum", apply("+", apply("mod", fine, 2**14), apply("mod", coarse, 2**14)))
+def _total(turns: Expression) -> Expression:
+    checked = apply("mod", apply("*", apply("mod", turns, 2**10), Read("share")), 2**14)
+    return Reduce("sum", apply("+", checked, apply("abs", turns)))
 
 
 def signs() -> Codec:
