@@ -149,6 +149,7 @@ def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     for topology in found:
         for count in drawn:
             yield from _topology(topology, count, late)
+            yield from _near(body, topology, count)
 
 
 def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
@@ -169,6 +170,20 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
         spread = 1 - smallest_eigenvalue(topology, workers)
         bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"
         yield f"    1 - lambda_min(W) {spread:.3f}; {bound}"
+
+
+def _near(body: Body, topology: Topology, workers: int) -> Iterator[str]:
+    """A rule of thumb: local steps of size s keep neighbours within about 2 s / gap of each other."""
+    from relaxc.program.near import largest_distance
+    from relaxc.topology.spectrum import connected, spectral_gap
+
+    if refusal(topology, workers) is not None or not connected(topology, workers):
+        return
+    for codec in figures.near_codecs(body, topology):
+        if (reach := largest_distance(codec)) is not None:
+            bound = reach * spectral_gap(topology, workers) / 2
+            yield f"    note[RX0366]: {codec.text} is right while neighbours differ by less than {reach:.3g};"
+            yield f"    learning rate x gradient x iterations between exchanges should stay below about {bound:.2g}"
 
 
 # --- figures

@@ -27,6 +27,7 @@ from relaxc.program.ir import (
 )  # fmt: skip
 from relaxc.program.paths import PathBody
 from relaxc.topology.kinds import period
+from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, GUARDED_STORY, ROUTES, WHEN, gathers
 
@@ -180,6 +181,14 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     if sent.coded:
         return workers * code
     return ROUTES[sent.exchange.route].buffers(workers) * code / workers
+
+
+def near_codecs(body: Body, topology: Topology) -> tuple[Codec, ...]:
+    """The codecs of mixes over a topology that decode near the receiver's own value."""
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    sent = _sent(body.statements, lets, None, None)
+    found = (s.codec for s in sent if s.exchange.topology == topology and s.codec is not None and s.codec.near)
+    return tuple(dict.fromkeys(found))
 
 
 def native_gradient(body: Body) -> Exchange | None:
