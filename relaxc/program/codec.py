@@ -227,6 +227,10 @@ class _Lowering:
         if self.per_element(value) and not self.mistakes:
             help = "say it of the whole block: max(abs(x)) < 1, or a sum"
             raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
+        lets = self.lets_for((value,))
+        if {name for e in (value, *(let.value for let in lets)) for name in _reads(e)} & set(self.states):
+            help = "compare what was sent with what is found: then nobody's history matters"
+            raise _Mistake("RX0368", statement.span, "a guard that depends on a state", help)
         self.guard = Guard((), value)
 
     def has(self, value: Expression, span: Span, blocks: bool = False) -> None:

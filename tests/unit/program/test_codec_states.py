@@ -68,6 +68,15 @@ def test_a_state_is_not_of_elements() -> None:
     assert error.value.diagnostics[0].code == "RX0232"
 
 
+def test_a_guard_depends_on_no_state() -> None:
+    with pytest.raises(SpecError) as error:
+        lowered(
+            "codec c() { per block(4) state seen = 2 send level: int(8) = x / seen receive near y = level + 0 * y"
+            " let double = 2 * seen guard = max(y) < double seen = 3 }"
+        )
+    assert error.value.diagnostics[0].code == "RX0368"
+
+
 @pytest.mark.parametrize("apart", [1e-5, 0.01, 3.0])
 def test_the_unit_follows_the_distance(apart: float) -> None:
     """Learnt in a few messages, for twice the distance; then nothing trips, and the error is below that unit."""
