@@ -156,6 +156,7 @@ def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
         late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
             yield from _topology(figures.taken(topology, count), count, late)
+            yield from _near(body, topology, count)
 
 
 def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
@@ -190,6 +191,20 @@ def _left_over(topology: Topology, workers: int) -> Iterator[str]:
     elif rounds > 1:
         most = "on average" if period(topology, workers) is None else "at most"
         yield f"{100 * left_over(topology, workers):.3g} % of a disagreement left after {after}, {most}"
+
+
+def _near(body: Body, topology: Topology, workers: int) -> Iterator[str]:
+    """A rule of thumb: local steps of size s keep neighbours within about 2 s / gap of each other."""
+    from relaxc.program.near import largest_distance
+    from relaxc.topology.spectrum import connected, spectral_gap
+
+    if refusal(topology, workers) is not None or not connected(topology, workers):
+        return
+    for codec in figures.near_codecs(body, topology):
+        if (reach := largest_distance(codec)) is not None:
+            bound = reach * spectral_gap(topology, workers) / 2
+            yield f"    note[RX0366]: {codec.text} is right while neighbours differ by less than {reach:.3g};"
+            yield f"    learning rate x gradient x iterations between exchanges should stay below about {bound:.2g}"
 
 
 # --- figures

@@ -33,12 +33,15 @@ class KernelPlan(msgspec.Struct, frozen=True):
 
 
 class CodecPlan(msgspec.Struct, frozen=True):
-    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py."""
+    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py. `guarded`: it
+    has a guard; `states` are numbers for each block, with their first values, codec.NAME in operands of kernels."""
 
     text: str
     unit: str
     block: int
     fields: tuple[FieldPlan, ...]
+    guarded: bool = False
+    states: tuple[tuple[str, float], ...] = ()
 
 
 class ExchangePlan(msgspec.Struct, frozen=True):

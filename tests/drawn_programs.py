@@ -40,7 +40,7 @@ from relaxc.topology.topology import Topology
 from relaxc.wire.parameters import Parameter
 
 MINMAX, STOCHASTIC = codecs.minmax(4, 8), codecs.minmax(4, 8, stochastic=True)
-ONEBIT, MODULO = codecs.onebit(16), codecs.modulo(8, 0.25)
+ONEBIT, MODULO = codecs.onebit(16), codecs.guarded(4, 0.25, 16)
 RING, PAIRS, TURNING = Topology("ring"), Topology("random_pairs"), Topology("one_peer_exponential")
 HEARD, TREE = Topology("exponential"), Topology("chain")
 STATES = (

@@ -248,7 +248,10 @@ class _Run:
             exchange = transfer.exchange
             assert exchange.codec is not None and not isinstance(value, Code)
             keys = encoding_keys(self.owner.seed, self.owner.iteration, exchange.place, w, self.parameter)
-            value = Code(exchange.codec, value, encode(exchange.codec, value, keys))
+            key = (exchange.place, self.parameter.number)
+            made = Residuals.zeros(self.parameter, self.owner.workers)
+            states = self.owner.residuals.setdefault(key, made).states[w] if exchange.codec.states else {}
+            value = Code(exchange.codec, value, encode(exchange.codec, value, keys, states=states), states)
             evaluator.tensors = {**tensors, "coded": value.decoded()}
         self.sent.setdefault(fragment.sends, []).append(value)
 

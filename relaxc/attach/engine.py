@@ -142,7 +142,10 @@ def runtime_piece(
 
 def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any]) -> Any:
     if action.kernel is not None:
-        return runtime.Action("run", call=call(action))
+        return runtime.Action(
+            action.kind, call=call(action), buffer=action.buffer, peer=action.peer, tag=action.tag,
+            near=list(action.near), block=action.block,
+        )  # fmt: skip
     return runtime.Action(action.kind, buffer=action.buffer, peer=action.peer, tag=action.tag)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from relaxc.attach.calls import Copies, Site, coding_call, in_message, reads_optimizer
+from relaxc.attach.calls import CODEC_STATE, Copies, Site, coding_call, in_message, reads_optimizer
 from relaxc.attach.engine import runtime_piece
 from relaxc.attach.partners import Meeting
 from relaxc.manifest import TransferPlan
@@ -186,6 +186,8 @@ def _queue_call(site: Site, number: int, copy: int, action: Action, held: Sequen
     def find(name: str, range: Range) -> Any:
         if name == "sum":
             return sums[range]
+        if name.startswith(CODEC_STATE):
+            return site.codec_state(name, number, range)
         flat = site.memory.slots[number][copy] if name == "value" else None
         if name == "residual":
             flat = residual.owner if kernel.owner else residual.worker

@@ -109,10 +109,10 @@ class _Fusing:
             raise TypeError("a fragment that reads `coded` sends nothing")
         value = self.local.number(self.fragment.value)
         if self.transfer.exchange.feedback == "none":
-            return encoded(self.builder, self.codec, real_of(self.dtype), value)
+            return encoded(self.builder, self.codec, real_of(self.dtype), value, self.scope.operands)
         before = self.scope.operands.load(self.builder, RESIDUAL, "real")
         self.put = value = self.builder.add("add", value, before)
-        code = encoded(self.builder, self.codec, real_of(self.dtype), value)
+        code = encoded(self.builder, self.codec, real_of(self.dtype), value, self.scope.operands)
         self.scope.operands.store(self.builder, RESIDUAL, "real", remembered(self.builder, value, code, before))
         return code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relaxc.emit.coding import decoded, encoded, remembered
+from relaxc.emit.coding import decoded, encoded, remembered, tripped
 from relaxc.emit.gather import gathered
 from relaxc.emit.kernel import BlockKernel, Section, real_of
 from relaxc.emit.operands import Operands
@@ -37,9 +37,9 @@ class _Fusing:
 
     def kernel_of(self, symbol: str) -> BlockKernel:
         many = self.kernel.inputs == "many"
-        if self.kernel.tensor or self.kernel.decodes:
+        if self.kernel.tensor or self.kernel.decodes or self.kernel.checks:
             self.operands.number(VALUE, "tensor")
-        gather = gathered(self.codec, self.kernel.weighted, self.near) if many else None
+        gather = gathered(self.codec, self.kernel.weighted, self.near_one) if many else None
         main, layout = self.main(), self.codec.layout
         return BlockKernel(
             symbol, self.codec.text, self.dtype, block_of(layout), layout.fields, self.operands.all, self.inputs,
@@ -53,12 +53,24 @@ class _Fusing:
     def near(self, builder: Builder) -> int:
         return self.operands.load(builder, VALUE, "tensor")
 
+    def near_one(self, builder: Builder) -> int:
+        """Of several inputs each may be near something else, where there is a guard."""
+        if self.codec.guard is None:
+            return self.near(builder)
+        if self.dtype != real_of(self.dtype):
+            raise TypeError("what is decoded near values of another worker is in the type of arithmetic")
+        return builder.add("near", detail=self.operands.number(VALUE, "tensor"), per_element=True)
+
     def main(self) -> Section:
+        if self.kernel.checks:
+            found = tripped(self.builder, self.codec, lambda: self.near(self.builder), self.operands)
+            self.builder.store("trip", found, per_element=False)
+            return self.builder.section()
         value = self.input()
         if self.kernel.decodes:
             self.operands.store(self.builder, VALUE, "tensor", value)
             return self.builder.section()
-        code = encoded(self.builder, self.codec, real_of(self.dtype), value)
+        code = encoded(self.builder, self.codec, real_of(self.dtype), value, self.operands)
         if self.kernel.residual:
             kept = remembered(self.builder, value, code, self.load(RESIDUAL))
             self.operands.store(self.builder, RESIDUAL, "real", kept)

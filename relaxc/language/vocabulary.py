@@ -17,7 +17,7 @@ FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")
 READABLE = ("weight", "grad", "lr", "t", "workers", "rank")
 """What every expression of an algorithm may name."""
-SCOPE = (*READABLE, "optimizer", "x")
+SCOPE = (*READABLE, "optimizer", "x", "index")
 BLOCK_UNITS = ("block", "tensor", "chunk")
 """What a codec can be `per`."""
 ROUTE_NAMES = tuple(ROUTES)

@@ -13,13 +13,13 @@ arithmetic type. What a relay means is in relays.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import decode, encode
+from relaxc.program.evaluate import States, decode, encode, follow, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.relays import Held, Relay
@@ -52,15 +52,17 @@ Row = Sequence[tuple[int, float]]
 @dataclass
 class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
-    element)."""
+    element). And their codecs' states, by worker."""
 
     worker: list[Array]
     owner: Array
+    states: list[States] = field(default_factory=list)
 
     @classmethod
     def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
         real = real_type(parameter)
-        return cls([np.zeros(parameter.elements, real) for _ in range(workers)], np.zeros(parameter.elements, real))
+        losses = [np.zeros(parameter.elements, real) for _ in range(workers)]
+        return cls(losses, np.zeros(parameter.elements, real), [{} for _ in range(workers)])
 
 
 def real_type(parameter: Parameter) -> np.dtype[Any]:
@@ -74,15 +76,18 @@ def cell_of(parameter: Parameter) -> Parameter:
 
 @dataclass(frozen=True)
 class Code:
-    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
+    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it. `states` are those of
+    its codec, which what it receives will change."""
 
     codec: Codec
     put: Array
     message: bytes
+    states: States = field(default_factory=dict, compare=False)
 
     def decoded(self, near: Array | None = None) -> Array:
         """Next to `near`, by default what was put into this very code."""
-        return decode(self.codec, self.message, self.put.size, self.put.dtype, self.put if near is None else near)
+        near = self.put if near is None else nearest(self.codec, self.message, near, self.put)
+        return decode(self.codec, self.message, self.put.size, self.put.dtype, near)
 
 
 @dataclass
@@ -177,13 +182,14 @@ class Occurrence:
 
     def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> Code:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
+        states = {} if worker == NOBODY else self.residuals.states[worker]
         if not keeps:
-            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         loss = self.residuals.owner[at] if worker == NOBODY else self.residuals.worker[worker][at]
         waits = worker != NOBODY and self.present is not None and not self.present[worker]
         with np.errstate(all="ignore"):
             value = value if waits else value + loss
-        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         with np.errstate(all="ignore"):
             lost = value - code.decoded()
         if not waits:
@@ -221,6 +227,9 @@ def run_exchange(this: Occurrence) -> list[Array]:
 
 
 def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
+    for peer, _ in this.row(worker):
+        if peer != worker:
+            follow(this.codec, codes[peer].message, codes[worker].put, codes[worker].states)
     terms = [
         codes[peer].decoded(codes[worker].put) * codes[worker].put.dtype.type(weight)
         for peer, weight in this.row(worker)
@@ -308,13 +317,14 @@ class _Mover:
         self.held: dict[tuple[int, Message], bytes] = {}
         self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
         self.put: Array | None = None
+        self.states: States = {}
         self.kernels = {k.name: k for k in self._kernels()}
         if this.relays:
             self.recall()
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
-        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
+        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded, self.guarded)
 
     def recall(self) -> None:
         self.result[:] = self.this.tensor(self.rank)
@@ -336,10 +346,16 @@ class _Mover:
             return self.this.route.phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
         hearing = [w for w in range(self.this.workers) if w != self.rank and self.rank in dict(self.this.row(w))]
-        return gather_phases(self.rank, heard, hearing)
+        return gather_phases(self.rank, heard, hearing, self.guarded)
+
+    @property
+    def guarded(self) -> bool:
+        return self.this.codec.guard is not None
 
     def move(self, move: Move, mail: Mail) -> bool:
         match move:
+            case Send(message=Message(what="values") as message, peer=peer):
+                mail[self.rank, peer, message] = self.values(peer)
             case Send(message=message, made_by=made_by, peer=peer):
                 mail[self.rank, peer, message] = self.held[made_by, message]
             case Receive(message=message, made_by=made_by, peer=peer):
@@ -361,6 +377,11 @@ class _Mover:
                 self.held[self.rank, run.output] = b""
         elif kernel.decodes:
             self.result[at] = self.value(run, kernel, at)
+        elif kernel.checks:
+            assert run.output is not None and self.put is not None
+            held = trusted(self.this.codec, self.held[run.inputs[0]], self.put)
+            self.held[self.rank, run.output] = (~held).astype(np.uint8).tobytes()
+            follow(self.this.codec, self.held[run.inputs[0]], self.put, self.states)
         else:
             assert run.output is not None
             self.held[self.rank, run.output] = self.encoded(run, kernel, at)
@@ -368,17 +389,39 @@ class _Mover:
     def encoded(self, run: Run, kernel: Kernel, at: slice) -> bytes:
         if self.this.gathers:
             code = self.this.contribution(self.rank)
-            self.put = code.put
+            self.put, self.states = code.put, code.states
             return code.message
         if kernel.makes_exact:
             return encode(EXACT, self.value(run, kernel, at))
         worker = NOBODY if kernel.owner else self.rank
         return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message
 
+    def tripped(self, maker: int, about: int) -> Array:
+        """Which elements are in a block that has tripped."""
+        trips = np.frombuffer(self.held[maker, Message(about, 0, "trips")], np.uint8) != 0
+        size = self.result.size
+        return np.asarray(np.repeat(trips, self.this.codec.layout.block_of(size))[:size])
+
+    def values(self, peer: int) -> bytes:
+        assert self.put is not None
+        return self.put[self.tripped(peer, self.rank)].tobytes() if self.put.size else b""
+
+    def near(self, values: tuple[int, Message] | None) -> Array | None:
+        """What a code is decoded near to: this worker's own value, but for the values that it was sent."""
+        if values is None:
+            return self.put
+        assert self.put is not None
+        own = self.put.copy()
+        own[self.tripped(self.rank, values[0])] = np.frombuffer(self.held[values], own.dtype)
+        return own
+
     def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
         real = self.result.dtype.type
         codec = EXACT if kernel.takes_exact else self.this.codec
-        terms = [decode(codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
+        near = [self.near(values) for values in run.near] or [self.put] * len(run.inputs)
+        terms = [
+            decode(codec, self.held[k], at.stop - at.start, real, own) for k, own in zip(run.inputs, near, strict=True)
+        ]
         if kernel.weighted:
             weights = dict(self.this.row(self.rank))
             terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]

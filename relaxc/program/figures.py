@@ -37,6 +37,7 @@ from relaxc.wire.layout import Layout
 from relaxc.wire.routes import (
     GATHER_ALL_STORY,
     GATHER_STORY,
+    GUARDED_STORY,
     NEIGHBOURLY,
     RELAY_STORY,
     WHEN,
@@ -123,7 +124,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
         return 2 * (workers - 1) / workers * elements * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if _nearby(sent):
-        return messages(sent.exchange, workers) * code
+        return messages(sent.exchange, workers) * (code + _answer(sent.codec, elements))
     if sent.coded:
         return (workers - 1) * code
     return sum(travelled(sent, workers, elements).values())
@@ -187,6 +188,11 @@ def _mixed(sent: Sent, workers: int, inner: int) -> dict[bool, float]:
 def route_refusal(exchange: Exchange, workers: int) -> str | None:
     """Why `workers` can't take the route of an exchange."""
     return figured(exchange.route, workers).refusal(workers) if exchange.route else None
+
+
+def _answer(codec: Codec, elements: int) -> int:
+    """What a receiver tells of a message whose codec has a guard: a byte a block. Nothing is foreseen to trip."""
+    return -(-elements // codec.layout.block_of(elements)) if codec.guard is not None else 0
 
 
 def messages(exchange: Exchange, workers: int) -> float:
@@ -272,6 +278,14 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     return sum(count * _layout(sent.codec, exact).bytes_of(elements) for exact, count in held.items()) / workers**2
 
 
+def near_codecs(body: Body, topology: Topology) -> tuple[Codec, ...]:
+    """The codecs of mixes over a topology that decode near the receiver's own value."""
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    sent = _sent(body.statements, lets, None, None)
+    found = (s.codec for s in sent if s.exchange.topology == topology and s.codec is not None and s.codec.near)
+    return tuple(dict.fromkeys(found))
+
+
 def native_gradient(body: Body) -> Exchange | None:
     """The exchange that runs bucket by bucket while backward does."""
     gradient, _ = take_gradient(body.statements)
@@ -304,7 +318,8 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if _nearby(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
-        told = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
+        told: tuple[str, ...] = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
+        told = told if sent.codec.guard is None else GUARDED_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
     return route_of(exchange.route).story_of(exchange.kind, each)

@@ -293,7 +293,12 @@ class Interpreter:
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
-        return Code(encoding.codec, value, encode(encoding.codec, value, keys))
+        states = self._residuals(encoding.place, scope).states[worker] if encoding.codec.states else {}
+        return Code(encoding.codec, value, encode(encoding.codec, value, keys, states=states), states)
+
+    def _residuals(self, place: int, scope: Scope) -> Residuals:
+        made = Residuals.zeros(scope.parameter, self.workers)
+        return self.residuals.setdefault((place, scope.parameter.number), made)
 
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
@@ -305,10 +310,9 @@ class Interpreter:
 
     def _sent(self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
-        key = (exchange.place, scope.parameter.number)
-        residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
+        residuals = self._residuals(exchange.place, scope)
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
-        held = self.held.setdefault(key, [{} for _ in range(self.workers)])
+        held = self.held.setdefault((exchange.place, scope.parameter.number), [{} for _ in range(self.workers)])
         exchange = replace(exchange, route=located_route(exchange.route, self.inner))
         this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))

@@ -72,7 +72,8 @@ class Transfer:
     `leaves` is "code" where the fragment before it encodes into its messages, "slot" where it stores the value to
     `slot.N`; `lands` is "code" where the fragment behind it decodes its messages, "slot" where the result is put into
     `slot.N`, which is so for all that lands late, for routes other than `all`, for all-reduces, and for codecs with
-    `near` and feedback. A codec with `near` that leaves as a code and lands in a slot finds there what was encoded: the
+    `near` and feedback or a guard. A codec with `near` that leaves as a code and lands in a slot finds there what was
+    encoded: the
     sending fragment stores it, the result overwrites it.
 
     `block` is the block whose run's number r is the round. `copies` counts slots: more than one where several launches

@@ -3,6 +3,7 @@ user's."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ from relaxc.wire.routes import (
     Run,
     Send,
     gather_kernels,
+    gather_legs,
     gather_phases,
     route_of,
 )  # fmt: skip
@@ -226,12 +228,12 @@ def verify_gather(topology: Topology, workers: int, rounds: int = 4, seed: int =
     sends and receives pair up. Where there is no such topology there is nothing to verify."""
     if refusal(topology, workers) is not None:
         return
-    kernels = {k.name: k for k in gather_kernels("mix", "none")}
-    for round in range(rounds):
+    for round, guarded in itertools.product(range(rounds), (False, True)):
+        kernels = {k.name: k for k in gather_kernels("mix", "none", guarded)}
         heard = [partners(topology, workers, round, seed, rank) for rank in range(workers)]
         told = [receivers(topology, workers, round, seed, rank) for rank in range(workers)]
-        world = [_Worker(rank, gather_phases(rank, heard[rank], told[rank])) for rank in range(workers)]
-        _verify_phases(str(topology), 1, world)
+        world = [_Worker(rank, gather_phases(rank, heard[rank], told[rank], guarded)) for rank in range(workers)]
+        _verify_phases(str(topology), gather_legs(guarded), world)
         _run(world, kernels)
         for worker in world:
             wanted = tuple(sorted({worker.rank, *heard[worker.rank]}))
@@ -294,7 +296,7 @@ def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, u
             key = (worker.rank, peer, leg)
             _require(key not in used, "two messages on one leg between the same workers")
             used.add(key)
-            mail[key] = (message, worker.held[made_by, message])
+            mail[key] = (message, _sent(worker, message, made_by, peer))
         case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
             key = (peer, worker.rank, leg)
             if key not in mail:
@@ -306,12 +308,35 @@ def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, u
     return True
 
 
+def _sent(worker: _Worker, message: Message, made_by: int, peer: int) -> Symbol:
+    """Values are those of a worker's own code, and go to who has told that they are wanted."""
+    if message.what != "values":
+        return worker.held[made_by, message]
+    _require(made_by == worker.rank and message.stage == peer, "values are another's, or for another")
+    _require(
+        (peer, Message(worker.rank, message.chunk, "trips")) in worker.held, "values are sent that nobody asked for"
+    )
+    return worker.held[worker.rank, Message(0, message.chunk)]
+
+
+def _checked(worker: _Worker, run: Run, inputs: list[Symbol]) -> None:
+    assert run.output is not None
+    _require(run.output.stage == run.inputs[0][0], "what has tripped is told of another's code")
+    worker.held[worker.rank, run.output] = inputs[0]
+
+
 def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     inputs = [worker.held[key] for key in run.inputs]
     exact = {message.exact for _maker, message in run.inputs}
     _require(exact <= {kernel.takes_exact}, f"{kernel.name} takes a message of another layout")
     _require(len(inputs) == {"none": 0, "one": 1}.get(kernel.inputs, len(inputs)), f"{kernel.name} gets other inputs")
     _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
+    if kernel.checks:
+        _checked(worker, run, inputs)
+        return
+    for (maker, _), near in zip(run.inputs, run.near, strict=False):
+        own = maker == worker.rank and near is None
+        _require(own or (near is not None and near in worker.held), "a code is decoded before its values are there")
     if kernel.decodes:
         _require(run.chunk not in worker.results, "a chunk is decoded twice")
         worker.results[run.chunk] = _gathered(inputs)

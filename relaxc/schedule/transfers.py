@@ -19,6 +19,7 @@ from relaxc.wire.routes import (
     NEIGHBOURLY,
     Phase,
     done_by_fragments,
+    gather_legs,
     gather_phases,
     gathers,
     kernels_of,
@@ -65,7 +66,7 @@ def schedule_transfer(
     layout = layout_of(exchange.codec)
     phases, legs = _phases(exchange, workers, rank, targets, sources)
     cut = _cut(exchange, members, layout, workers, piece_bytes)
-    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
+    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded, exchange.codec.guarded)
     elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [
         bind(
@@ -108,7 +109,9 @@ def _phases(
     if exchange.kind not in NEIGHBOURLY:
         # Each begins with the one behind it, so that not all send to the same one first.
         targets = sources = [(rank + d) % workers for d in range(1, workers)]
-    return gather_phases(rank, [p for p in sources if p != rank], [p for p in targets if p != rank]), 1
+    guarded = exchange.codec is not None and exchange.codec.guarded
+    heard, told = [p for p in sources if p != rank], [p for p in targets if p != rank]
+    return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
 
 
 def _cut(

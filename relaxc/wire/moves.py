@@ -29,7 +29,8 @@ class Kernel:
     (`decodes`), or encodes it to the output message; with `residual`, residual := value - decoded(output), element by
     element where that is finite. `owner` tells which residual and which dither key: the owner's (of the mean, keyed
     without the worker) or the worker's. A codec with `near` decodes next to what the tensor held,
-    so a kernel that adds a residual leaves the sum there.
+    so a kernel that adds a residual leaves the sum there; one that `checks` makes no value: of one message it tells for
+    each block, in a byte, whether it is to be decoded near what its sender put in (1), or near what the tensor holds.
 
     With `takes_exact` its inputs hold plain numbers (wire/layout.EXACT), with `makes_exact` its output does. One that
     takes numbers and makes a code finds the one message that it takes as its operand `sum`, which needs no decoding.
@@ -48,6 +49,7 @@ class Kernel:
     weighted: bool = False
     takes_exact: bool = False
     makes_exact: bool = False
+    checks: bool = False
 
     @property
     def exact(self) -> bool:
@@ -61,13 +63,16 @@ class Kernel:
     @property
     def label(self) -> str:
         """What a profiler calls it."""
+        if self.checks:
+            return "check"
         return "decode" if self.decodes else "encode" if self.contributes else "reduce"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`what` is a code of a chunk, or its plain `numbers`. `stage` tells apart what one worker makes of it; 0 is its
-    contribution."""
+    """`what` is a code of a chunk, its plain `numbers`, `trips`, a byte for each of its blocks, or the `values` of the
+    blocks that have tripped, whose number both ends know from those bytes. `stage` tells apart what one worker makes of
+    a chunk, 0 being its contribution; of trips it is whose code they are about, of values whom they are for."""
 
     stage: int
     chunk: int
@@ -80,17 +85,21 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes."""
+    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes. `near` has
+    for each input the values of those of its blocks that are decoded near them, if there can be any."""
 
     kernel: str
     chunk: int
     inputs: tuple[tuple[int, Message], ...] = ()
     """(the rank that made it, message)"""
     output: Message | None = None
+    near: tuple[tuple[int, Message] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
+    """Of values: those of the blocks that have tripped at `peer`, as they were put into this worker's code."""
+
     message: Message
     made_by: int
     peer: int

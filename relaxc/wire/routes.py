@@ -141,11 +141,13 @@ def hierarchy_of(inner: int) -> str:
 # --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
 
 
-def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
-    """`kind` is mean, sum, mix or push; `feedback` none or worker."""
+def gather_kernels(kind: str, feedback: str, guarded: bool = False) -> tuple[Kernel, ...]:
+    """`kind` is mean, sum, mix or push; `feedback` none or worker; `guarded`: the codec has a guard."""
     residual = feedback in ("worker", "both")
+    check = Kernel("check", "one", tensor=False, averages=False, residual=False, owner=False, checks=True)
     return (
         Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
+        *((check,) if guarded else ()),
         Kernel(
             "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
             weighted=kind in WEIGHTED,
@@ -153,15 +155,44 @@ def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
     )  # fmt: skip
 
 
-def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
+TRIPS_LEG, VALUES_LEG = 1, 2
+
+
+def gather_legs(guarded: bool) -> int:
+    return 3 if guarded else 1
+
+
+def gather_phases(
+    rank: int, receives_from: Sequence[int], sends_to: Sequence[int], guarded: bool = False
+) -> tuple[Phase, ...]:
     """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
-    mix or push their weights are topology.weights(...), in the same order. Neighbours are given without the worker."""
+    mix or push their weights are topology.weights(...), in the same order. Neighbours are given without the worker.
+
+    With a guard, each receiver tells each sender which blocks have tripped, and is sent what was put into those."""
     own = Message(0, 0)
     out: list[Move] = [Run("contribute", 0, output=own)]
     out += [Send(own, rank, peer, 0) for peer in sends_to]
-    back: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
-    back.append(Run("gather", 0, tuple((maker, own) for maker in sorted({rank, *receives_from}))))
-    return tuple(out), tuple(back)
+    heard: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
+    makers = sorted({rank, *receives_from})
+    inputs = tuple((maker, own) for maker in makers)
+    if not guarded:
+        return tuple(out), (*heard, Run("gather", 0, inputs))
+    told: list[Move] = []
+    for peer in receives_from:
+        trips = Message(peer, 0, "trips")
+        told += [
+            Receive(own, peer, peer, 0),
+            Run("check", 0, ((peer, own),), trips),
+            Send(trips, rank, peer, TRIPS_LEG),
+        ]
+    asked: list[Move] = []
+    for peer in sends_to:
+        trips, values = Message(rank, 0, "trips"), Message(peer, 0, "values")
+        asked += [Receive(trips, peer, peer, TRIPS_LEG), Send(values, rank, peer, VALUES_LEG)]
+    again = Message(rank, 0, "values")
+    back: list[Move] = [Receive(again, peer, peer, VALUES_LEG) for peer in receives_from]
+    near = tuple(None if maker == rank else (maker, again) for maker in makers)
+    return tuple(out), tuple(told), tuple(asked), (*back, Run("gather", 0, inputs, near=near))
 
 
 # --- relay, over a tree: a message for each neighbour, made of what all others sent in the round before
@@ -213,11 +244,13 @@ def gathers(kind: str, coded: bool) -> bool:
     return coded or kind in WEIGHTED
 
 
-def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
-    """All that the messages of an exchange need."""
+def kernels_of(kind: str, route: str, feedback: str, coded: bool, guarded: bool = False) -> tuple[Kernel, ...]:
+    """All that the messages of an exchange need; `guarded`: its codec has a guard."""
     if kind == "relay":
         return relay_kernels()
-    return gather_kernels(kind, feedback) if gathers(kind, coded) else route_of(route).kernels(feedback, kind)
+    if gathers(kind, coded):
+        return gather_kernels(kind, feedback, guarded)
+    return route_of(route).kernels(feedback, kind)
 
 
 def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
@@ -230,6 +263,11 @@ def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
 GATHER_STORY = (
     "each worker encodes what it contributes ({code}) and sends it to each of its neighbours",
     "each worker decodes what its neighbours sent, and its own, and adds them up in rank order with their weights",
+)
+GUARDED_STORY = (
+    GATHER_STORY[0],
+    "each worker checks what it is sent and answers with a byte a block; blocks that fail are sent again as they are",
+    GATHER_STORY[1],
 )
 RELAY_STORY = (
     "each worker sends each of its neighbours its own numbers plus what all other neighbours sent it last time",

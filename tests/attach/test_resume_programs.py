@@ -17,6 +17,7 @@ SPECS = {
     "adapt": "relax with dpsgd_atc { topology = random_pairs }",
     "choco": "relax with choco { compress = qsgd(4) }",
     "late": "relax weights { every = 3, delay = 2 }",
+    "followed": "relax with moniqua { compress = modulo(8bit, unit = auto) }",
     "momentum": "relax momentum { warmup = 3, compress = 1bit }",
     "streaming": """
 algorithm streaming(period = 3, late = 2) {

@@ -46,6 +46,22 @@ def test_what_is_said_of_lateness() -> None:
     )
 
 
+def test_how_far_apart_neighbours_may_be() -> None:
+    """127 units at 8 bits, 7 at 4; a bound on what moves them, by the gap; a codec that finds its unit has none."""
+    text = "relax weights {{ compress = modulo({}), topology = {} }}"
+    told = explained(text.format("8bit, unit = 0.01", "complete"), drawn=(4,))
+    assert (
+        "note[RX0366]: modulo(bits = 8, unit = 0.01, block = 512) is right while neighbours differ by less than 1.2"
+        in told
+    )
+    assert "iterations between exchanges should stay below about 0.63" in told
+    assert "differ by less than 0.7" in explained(text.format("4bit, unit = 0.1", "ring"), drawn=(8,))
+    for other in ("8bit, unit = auto", "8bit"):
+        count = explained(text.format(other, "ring"), drawn=(4, 8)).count("RX0366")
+        assert count == (0 if "auto" in other else 2)
+    assert "RX0366" not in explained("relax weights { compress = 8bit }", drawn=(4,))
+
+
 def test_figures_of_a_ring() -> None:
     """Two messages of 4 MB each; an all-reduce of four workers sends 6 MB."""
     shown = explained("relax weights { topology = ring }").splitlines()

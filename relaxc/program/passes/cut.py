@@ -129,9 +129,11 @@ class _Cutter:
         return list(kept)
 
     def steady(self, number: int) -> bool:
-        """A loss that is fed back, and what a relay holds, are states: they change within their iteration."""
+        """A loss that is fed back, what a relay holds and what a codec keeps are states: they change within their
+        iteration."""
         exchange = self.transfers[number].exchange
-        return exchange.feedback == "none" and exchange.kind != "relay"
+        keeps = exchange.codec is not None and exchange.codec.states
+        return exchange.feedback == "none" and exchange.kind != "relay" and not keeps
 
     def kept_at_begin(self, event: Keeps) -> bool:
         if self.line.shapes[event.value] == "cell" or not self.is_known(event.value):

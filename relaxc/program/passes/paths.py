@@ -13,7 +13,7 @@ from relaxc.program.passes.fragments import fragment
 from relaxc.program.passes.items import Sent
 from relaxc.program.passes.keeping import Memory, keep
 from relaxc.program.passes.line import Line, Names, Specialiser, number_reads
-from relaxc.program.passes.normal import Normal, normalise
+from relaxc.program.passes.normal import Normal, normalise, refuse
 from relaxc.program.passes.placement import stages, why
 from relaxc.program.passes.start import start_fragments
 from relaxc.program.passes.verify_paths import verify_paths
@@ -41,7 +41,11 @@ def _transfer(sent: Sent) -> Transfer:
     dense = exchange.codec is None or elsewhere
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
-    lands = "slot" if dense or sent.late or fed_back else "code"
+    guarded = exchange.codec is not None and exchange.codec.guard is not None  # is checked first, by the queue
+    lands = "slot" if dense or sent.late or fed_back or guarded else "code"
+    if exchange.codec is not None and exchange.codec.states and sent.copies > 1:
+        help = "let them be further apart than they are late, or write a number for what is auto"
+        raise refuse("RX0368", "a codec with states, and several of its exchanges under way", exchange.span, help)
     return Transfer(exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after, sent.shape)
 
 

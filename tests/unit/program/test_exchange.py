@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import decode, encode
+from relaxc.program.evaluate import decode, encode, trusted
 from relaxc.program.exchange import Code, Occurrence, Residuals, Row, encoding_keys, run_exchange, run_messages
 from relaxc.program.ir import Codec, Exchange, Read
 from relaxc.topology.topology import Topology
@@ -122,6 +122,49 @@ def test_messages_and_definition_give_the_same_bits(
             assert one[0].dtype == values[0].dtype
         for left, right in zip([*by[0].worker, by[0].owner], [*by[1].worker, by[1].owner], strict=True):
             assert left.tobytes() == right.tobytes()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("feedback", ["none", "worker"])
+@pytest.mark.parametrize("name", ["ring", "exponential", "star"])
+def test_what_trips_is_sent_again(name: str, feedback: str, workers: int) -> None:
+    """One worker is far away in some blocks, another in one element: as messages and by definition the same bits, and
+    to a unit the mix of the values themselves."""
+    unit, e = 0.05, exchange("mix", codecs.guarded(8, 0.05, 64), feedback, topology=Topology(name))
+    for elements, dtype in ((1, "f32"), (500, "f32"), (333, "f64")):
+        p = parameter(elements, dtype)
+        values = drawn(elements, workers, np.float64 if dtype == "f64" else np.float32)
+        values[0][64:200] += 40
+        values[-1][-1] -= 1e5
+        by = [Residuals.zeros(p, workers) for _ in range(2)]
+        for iteration in range(3):
+            one = run_exchange(occurrence(e, values, p, iteration, by[0]))
+            other = run_messages(occurrence(e, values, p, iteration, by[1]))
+            assert [x.tobytes() for x in one] == [x.tobytes() for x in other]
+            for rank, found in enumerate(one):
+                row = weights(Topology(name), workers, 0, 9, rank)
+                wanted = sum(weight * values[peer].astype(np.float64) for peer, weight in row)
+                np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=2.01 * unit)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_sum_of_the_workers_stays_to_rounding(workers: int) -> None:
+    """A thousand rounds in which all move by the difference of two quantised values, one of them far away at times."""
+    p, topology, draw = parameter(130), Topology("ring"), np.random.default_rng(5)
+    x = drawn(130, workers)
+    total, trips = sum(x), 0
+    codec = codecs.guarded(8, 0.01, 64)
+    for iteration in range(1000):
+        if iteration % 50 == 0:
+            thrown = draw.standard_normal(130) * 30
+            x[0], x[1] = x[0] + thrown, x[1] - thrown
+        codes = coded(codec, x, p, iteration)
+        trips += sum((~trusted(codec, c.message, y)).sum() for c in codes for y in x)
+        heard = run_exchange(occurrence(exchange("mix", topology=topology), codes, p, iteration))
+        x = [mine + (h - c.decoded()) for mine, h, c in zip(x, heard, codes, strict=True)]
+    assert trips > 100
+    np.testing.assert_allclose(sum(x), total, rtol=0, atol=1e-10)
+    assert max(np.abs(mine - total / workers).max() for mine in x) < 1, "they came together"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
