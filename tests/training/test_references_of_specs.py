@@ -32,7 +32,7 @@ from relaxc.wire.ownership import shares
 REFERENCES = Path(__file__).parents[1] / "references"
 SPECS = sorted(path.stem for path in folder("specs").glob("*.relax"))
 WAITING = {
-    "adpsgd", "async_average", "async_bytegrad", "demo", "dgc", "moniqua", "powersgd", "random_k",
+    "adpsgd", "async_average", "async_bytegrad", "demo", "dgc", "powersgd", "random_k",
     "sparta", "swarm", "swarm_8bit", "topk",
 }  # fmt: skip
 """Specs that may come before their references. Whoever brings a reference takes its name off this list."""
