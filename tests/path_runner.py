@@ -15,7 +15,7 @@ from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
-from relaxc.program.exchange import Code, Occurrence, Residuals, encoding_keys, real_type, run_exchange
+from relaxc.program.exchange import Code, Occurrence, Residuals, encoding_keys, real_type, run_exchange, shared_keys
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -246,7 +246,8 @@ class _Run:
             exchange = transfer.exchange
             assert exchange.codec is not None and not isinstance(value, Code)
             keys = encoding_keys(self.owner.seed, self.owner.iteration, exchange.place, w, self.parameter)
-            value = Code(exchange.codec, value, encode(exchange.codec, value, keys))
+            shared = shared_keys(self.owner.seed, self.owner.iteration, self.parameter)
+            value = Code(exchange.codec, value, encode(exchange.codec, value, keys, shared=shared), shared=shared)
             evaluator.tensors = {**tensors, "coded": value.decoded()}
         self.sent.setdefault(fragment.sends, []).append(value)
 

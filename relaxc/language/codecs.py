@@ -11,7 +11,7 @@ from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Names, Value
 from relaxc.language.unbuilt import UNBUILT, refuse
 from relaxc.language.values import fold, numeric, plain, whole
-from relaxc.language.vocabulary import ROUNDINGS, TOPOLOGIES
+from relaxc.language.vocabulary import ROUNDINGS, TOP, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.wire.layout import LARGEST_BLOCK
 
@@ -187,7 +187,8 @@ def _special(s: syntax.CodecStatement) -> Iterator[tuple[str, syntax.Expression 
         case syntax.Per():
             yield "block", s.size
         case syntax.Send():
-            yield "width", s.wire.width
+            if s.wire.name != TOP:
+                yield "width", s.wire.width
             yield from _roundings(s.value)
         case syntax.Let() | syntax.Receive():
             yield from _roundings(s.value)

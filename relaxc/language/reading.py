@@ -16,10 +16,9 @@ from relaxc.language.source import Span
 from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
-from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
+from relaxc.language.vocabulary import FEEDBACKS, ROUTE_NAMES, TOPOLOGIES, WRAPPERS
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.topology.topology import Topology
-from relaxc.wire.routes import ROUTES
 
 MAX_DELAY = 1000
 MAX_PERIOD = 10**9
@@ -91,7 +90,7 @@ class Reader:
     def route(self, e: syntax.Expression) -> str | None:
         if isinstance(argument := self._argument(e, "route"), Argument):
             return argument.value if isinstance(argument.value, str) else None
-        return self._word(e, tuple(ROUTES), "RX0206", "route")
+        return self._word(e, ROUTE_NAMES, "RX0206", "route")
 
     def period(self, e: syntax.Expression) -> Period | None:
         """Of a clause or of the default of a parameter: its number is a constant."""

@@ -96,7 +96,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if sent.exchange.kind == "mix":
         return messages(sent.exchange, workers) * code
-    if sent.coded:
+    if _gathers(sent):
         return (workers - 1) * code
     return ROUTES[sent.exchange.route].sends(workers) * code / workers
 
@@ -161,6 +161,10 @@ def _waiting(paths: PathBody) -> int:
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 
 
+def _gathers(sent: Sent) -> bool:
+    return gathers(sent.exchange.kind, sent.coded, sent.exchange.route)
+
+
 def _is_mix(sent: Sent) -> bool:
     return sent.exchange.kind == "mix"
 
@@ -172,7 +176,7 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if _is_mix(sent):
         return (1 + messages(sent.exchange, workers)) * code
-    if sent.coded:
+    if _gathers(sent):
         return workers * code
     return ROUTES[sent.exchange.route].buffers(workers) * code / workers
 
@@ -190,7 +194,7 @@ def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
+    return 1 if _gathers(sent) else ROUTES[sent.exchange.route].roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -204,7 +208,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
     if exchange.kind == "mix" and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
-    if gathers(exchange.kind, sent.coded):
+    if exchange.kind == "mix" or sent.coded:
         told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"

@@ -30,6 +30,7 @@ from relaxc.program.exchange import (
     real_type,
     run_exchange,
     run_messages,
+    shared_keys,
 )  # fmt: skip
 from relaxc.program.functions import Array
 from relaxc.program.gradients import take_gradient
@@ -285,7 +286,8 @@ class Interpreter:
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
-        return Code(encoding.codec, value, encode(encoding.codec, value, keys))
+        shared = shared_keys(self.seed, self.iteration, scope.parameter)
+        return Code(encoding.codec, value, encode(encoding.codec, value, keys, shared=shared), shared=shared)
 
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None

@@ -9,6 +9,7 @@ from relaxc.program.ir import (
     Body,
     Constant,
     Decode,
+    Chosen,
     Dither,
     Encode,
     Every,
@@ -24,6 +25,7 @@ from relaxc.program.ir import (
     State,
     Statement,
     Step,
+    Transform,
 )  # fmt: skip
 from relaxc.topology.topology import Topology
 
@@ -139,6 +141,10 @@ def _call(e: Expression) -> str:
             return f"{function}({print_expression(argument)})"
         case Dither(argument=argument):
             return f"dither({print_expression(argument)})"
+        case Transform(function=function, argument=argument, side=side):
+            return f"{function}({print_expression(argument)}, {side})"
+        case Chosen():
+            return "chosen"
     raise AssertionError(f"no text for {e!r}")
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relaxc.manifest import ExchangePlan, TransferPlan
+from relaxc.manifest import TransferPlan
 from relaxc.schedule.actions import Action, Chunks, Piece, bind
-from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
-from relaxc.schedule.schedule import layout_of
-from relaxc.wire.layout import Layout
+from relaxc.schedule.pieces import Chunk
+from relaxc.schedule.routed import cut_for, layout_of, phases_of
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
+from relaxc.wire.routes import done_by_fragments, kernels_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def schedule_transfer(
         size = sum(p.elements * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
-    phases, legs = _phases(exchange, workers, rank, targets, sources)
-    cut = _cut(exchange, members, layout, workers, piece_bytes)
+    phases, legs = phases_of(exchange, workers, rank, targets, sources)
+    cut = cut_for(exchange, members, workers, piece_bytes)
     kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
     elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [
@@ -79,27 +78,6 @@ def schedule_transfer(
         sum(piece.sent for piece in pieces),
         first_tag + legs * len(pieces),
     )
-
-
-def _phases(
-    exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
-) -> tuple[tuple[Phase, ...], int]:
-    """The phases of a piece, and how many tags it uses."""
-    if not gathers(exchange.kind, exchange.coded):
-        route = ROUTES[exchange.route]
-        return route.phases(rank, workers), route.legs(workers)
-    if exchange.kind != "mix":
-        # Each begins with the one behind it, so that not all send to the same one first.
-        targets = sources = [(rank + d) % workers for d in range(1, workers)]
-    return gather_phases(rank, [p for p in sources if p != rank], [p for p in targets if p != rank]), 1
-
-
-def _cut(
-    exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
-) -> tuple[tuple[Chunk, ...], ...]:
-    if gathers(exchange.kind, exchange.coded):
-        return cut_whole(members, layout, piece_bytes)
-    return cut_pieces(members, layout, workers, piece_bytes)
 
 
 def _coding(piece: int, action: Action) -> Coding:

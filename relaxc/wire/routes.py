@@ -239,10 +239,10 @@ _RING = Route(
         "the encoded mean goes once round the ring; every worker decodes the same bytes",
     ),
 )
-ROUTES = {route.name: route for route in (_ALL, _RING)}
 DEFAULT_ROUTE = _ALL.name
 
-# --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
+# --- gather, for a mix, for a mean or sum of a code, and where the route says so: each hears from those that it needs,
+# nobody encodes again
 
 
 def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
@@ -268,17 +268,42 @@ def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[in
     return tuple(out), tuple(back)
 
 
+def everyone(rank: int, workers: int) -> list[int]:
+    """The others. Each begins with the one behind it, so that not all send to the same one first."""
+    return [(rank + d) % workers for d in range(1, workers)]
+
+
+def _gather_all(rank: int, workers: int) -> tuple[Phase, ...]:
+    others = everyone(rank, workers)
+    return gather_phases(rank, others, others)
+
+
+GATHER = "gather"
+_GATHER = Route(
+    GATHER,
+    _gather_all,
+    lambda feedback: gather_kernels("mean", feedback),
+    legs=lambda n: 1,
+    roundings=lambda n: 1,
+    sentences=(
+        "{when} encodes it ({code}) and sends the code to every other",
+        "each worker decodes the codes of all, its own too, sums them in rank order, divides, and has the mean",
+    ),
+)
+"""A piece is one chunk; a worker's `sends` and `buffers` are of whole codes."""
+ROUTES = {route.name: route for route in (_ALL, _RING, _GATHER)}
+
 # --- which of these an exchange uses
 
 
-def gathers(kind: str, coded: bool) -> bool:
+def gathers(kind: str, coded: bool, route: str) -> bool:
     """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
-    return coded or kind == "mix"
+    return coded or kind == "mix" or route == GATHER
 
 
 def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
     """All that the messages of an exchange need."""
-    return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
+    return gather_kernels(kind, feedback) if gathers(kind, coded, route) else ROUTES[route].kernels(feedback, kind)
 
 
 def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
