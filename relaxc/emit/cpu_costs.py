@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxc.emit.kernel import Section
+from relaxc.emit.kernel import BLOCKWISE, Section
 from relaxc.emit.stages import needed, roots
 
 FREE = frozenset({"operand", "total", "constant"})
@@ -18,6 +18,9 @@ AGAIN = 2
 
 def scratch(section: Section) -> frozenset[int]:
     found: set[int] = set()
+    for number, value in enumerate(section.values):
+        if value.op in BLOCKWISE:
+            found |= {number, *value.arguments}
     for stage in range(1, section.stages):
         for value in _carried_into(section, stage):
             if _cost(section, value, found) > AGAIN:

@@ -22,6 +22,7 @@ struct relaxrt_call {
   const double* numbers;         // the kernel's numbers, in the plan's order; null where it has none
   int64_t workers;
   uint64_t key;                  // wire/dither.py: message_key(seed, iteration, place, worker)
+  uint64_t shared;               // and shared_key(seed, iteration): of what all workers draw alike
 };
 
 // Every generated kernel has this type. Segments follow one another in the messages without padding.
