@@ -107,6 +107,33 @@ algorithm post_local(start = 3, period = 2) {
 }
 relax with post_local
 """,
+    "topk": "algorithm a { step every 2 { weight = mean(weight, compress = topk(5%)) } }\nrelax with a",
+    "topk choco": "relax with choco { compress = topk(10%), gamma = 0.05 }",
+    "topk late": "relax updates { every = 3, compress = topk(10%), rate = 0.7, momentum = 0.5, delay = 1 }",
+    "topk feedback": "algorithm a { step weight = mix(weight, ring, compress = topk(9), feedback = worker) }\nrelax with a",
+    "topk code": """
+algorithm t { state held = 0  held += grad  let q = encode(held, topk(4%))  let gone = decode(q)
+  held = held - gone  grad = mean(q)  step }
+relax with t
+""",
+    "randomk": """
+algorithm r { step  every 2 { let some = encode(weight, randomk(10%))  weight += mean(some) - decode(some) } }
+relax with r
+""",
+    "randomk late": """
+algorithm r { step  every 2 { let some = encode(weight, randomk(10%))  let own = decode(some)  let heard = mix(some, ring)
+  after 3 { weight += (heard - own) / 2 } } }
+relax with r
+""",
+    "randomk exchange": "relax updates { every = 2, compress = randomk(5%), rate = 0.7, momentum = 0.5 }",
+    "randomk mix": "relax weights { compress = randomk(20%), every = 2, delay = 1 }",
+    "dct": """
+algorithm d { state held = 0  held = 0.9 * held + lr * grad  let code = encode(held, dct(8, 3))
+  held -= decode(code)  weight -= sign(sum(code)) * lr }
+relax with d
+""",
+    "gather": "algorithm g { step every 2 { weight = mean(weight, route = gather) } }\nrelax with g",
+    "gather coded": "relax updates { every = 2, compress = 4bit, route = gather, rate = 0.7, momentum = 0.5 }",
     "two bodies": """
 relax gradients for ndim < 2 { compress = 8bit }
 relax with choco { compress = 1bit, gamma = 0.3 }
