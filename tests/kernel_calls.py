@@ -86,7 +86,8 @@ def expected(
     drawn = {"first": segment.first, "shared": parameter_keys(SHARED, segment.parameter)}
     with np.errstate(all="ignore"):
         terms = [
-            evaluate.decode(codec, evaluate.encode(codec, x, **drawn), x.size, real, held, **drawn) for x in segment.inputs
+            evaluate.decode(codec, evaluate.encode(codec, x, **drawn), x.size, real, held, **drawn)
+            for x in segment.inputs
         ]  # contributions that dither are as good as any
         if kernel.weighted:
             terms = [term * real(weight) for term, weight in zip(terms, weights or [], strict=True)]

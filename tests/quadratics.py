@@ -65,9 +65,9 @@ def close(found: list[list[list[Array]]], wanted: list[list[list[Any]]]) -> None
     """To 1e-9, relative to the largest."""
     for step, (now, then) in enumerate(zip(found, wanted, strict=True)):
         for mine, theirs in zip(now, then, strict=True):
-            for number, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-                b = np.asarray(b)
-                assert np.abs(a - b).max() <= 1e-9 * np.abs(b).max(), f"parameter {number} after step {step}"
+            for number, (a, b) in enumerate(zip(mine, map(np.asarray, theirs), strict=True)):
+                worst, size = np.abs(a - b).max(), np.abs(b).max()
+                assert worst <= 1e-9 * size, f"parameter {number} after step {step}"
 
 
 def drawn(iteration: int, number: int, elements: int, block: int) -> list[int]:

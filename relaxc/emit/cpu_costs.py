@@ -1,6 +1,7 @@
 """Which values per element a CPU puts into scratch for later stages, and which it computes again.
 
 A load and up to two operations on it cost less than a store and a load in each later stage: they are computed again.
+What is made of a whole block is in scratch anyway, and so is what it is made of.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ AGAIN = 2
 
 def scratch(section: Section) -> frozenset[int]:
     found: set[int] = set()
-    for number, value in enumerate(section.values):
-        if value.op in BLOCKWISE:
-            found |= {number, *value.arguments}
+    for number, made in enumerate(section.values):
+        if made.op in BLOCKWISE:
+            found |= {number, *made.arguments}
     for stage in range(1, section.stages):
         for value in _carried_into(section, stage):
             if _cost(section, value, found) > AGAIN:

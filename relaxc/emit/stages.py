@@ -48,7 +48,9 @@ class Staged:
         reduced = [i for i, v in enumerate(values) if v.stage == stage + 1 and v.op in REDUCTIONS]
         sums = [r for r in reduced if values[r].op == "reduce_sum"]
         others = [r for r in reduced if values[r].op != "reduce_sum"]
-        stores = [s for s in self.section.stores if s.stage == stage and s.per_element and not of_block(self.section, s)]
+        stores = [
+            s for s in self.section.stores if s.stage == stage and s.per_element and not of_block(self.section, s)
+        ]
         scratch = [k for k in sorted(self.scratch) if values[k].stage == stage and values[k].op not in BLOCKWISE]
         wanted = [values[r].arguments[0] for r in others] + [s.value for s in stores] + scratch
         if others or stores or scratch:

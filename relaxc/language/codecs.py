@@ -217,12 +217,16 @@ def _part(codec_name: str, e: syntax.Expression, report: Report) -> Value | None
     share = isinstance(e, syntax.Quantity) and e.unit == "%"
     value = numeric(e)
     if value is None or not (share or isinstance(e, syntax.Number)):
-        report.error("RX0236", f"`{_shown(e)}` is no part of a block", e.span, help="write a share or a count: 1% or 32")
+        report.error(
+            "RX0236", f"`{_shown(e)}` is no part of a block", e.span, help="write a share or a count: 1% or 32"
+        )
         return None
     if value > 0 and (value < 1 if share else value < 1 or value.is_integer()):
         return whole(value)
     label = "a share is above 0% and below 100%" if share else "a count is a whole number from 1 up"
-    report.error("RX0236", f"{_shown(e)} of the elements of a block", e.span, label, "write a share or a count: 1% or 32")
+    report.error(
+        "RX0236", f"{_shown(e)} of the elements of a block", e.span, label, "write a share or a count: 1% or 32"
+    )
     return None
 
 

@@ -158,7 +158,7 @@ class _Blocks:
     def chosen(self) -> Array:
         block, count = self.codec.layout.block, self.shape[0]
         drawn = [chosen(self.shared, self.first // block + b, block) for b in range(count)]
-        return (np.arange(self.shape[1]) == np.array(drawn)[:, None]).astype(self.real)
+        return np.asarray((np.arange(self.shape[1]) == np.array(drawn)[:, None]).astype(self.real))
 
     def uniform(self) -> Array:
         index = np.arange(self.shape[0] * self.shape[1], dtype=np.uint64).reshape(self.shape) + np.uint64(self.first)

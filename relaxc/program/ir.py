@@ -130,7 +130,9 @@ class Exchange:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expression = Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Chosen | Transform | Encode | Decode | Exchange
+Expression = (
+    Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Chosen | Transform | Encode | Decode | Exchange
+)
 
 
 # --- codecs

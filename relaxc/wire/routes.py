@@ -105,6 +105,8 @@ class Route:
     roundings: Callable[[int], int]
     sentences: tuple[str, ...]
     """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
+    whole: bool = False
+    """A piece is one chunk, number 0, of which everyone hears everyone's code."""
 
     def story_of(self, kind: str, when: str) -> tuple[str, ...]:
         """Of a mean or a sum. `when` names who does it, too: "at the end of an iteration, each worker"."""
@@ -119,7 +121,7 @@ class Route:
         return kernels if kind == "mean" else tuple(replace(k, averages=False) for k in kernels)
 
     def sends(self, workers: int) -> float:
-        """Chunks that a worker sends for each that it owns, the mean over workers."""
+        """Chunks that a worker sends for each that it owns, the mean over workers; or whole codes, of a whole piece."""
         moves = (m for rank in range(workers) for phase in self.phases(rank, workers) for m in phase)
         return sum(isinstance(m, Send) for m in moves) / workers
 
@@ -289,8 +291,8 @@ _GATHER = Route(
         "{when} encodes it ({code}) and sends the code to every other",
         "each worker decodes the codes of all, its own too, sums them in rank order, divides, and has the mean",
     ),
+    whole=True,
 )
-"""A piece is one chunk; a worker's `sends` and `buffers` are of whole codes."""
 ROUTES = {route.name: route for route in (_ALL, _RING, _GATHER)}
 
 # --- which of these an exchange uses

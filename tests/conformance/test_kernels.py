@@ -71,11 +71,18 @@ SELECTING = [
 """Never encoded again, but for randomk."""
 GATHER, KEPT = MEAN_OF_CODES, KERNELS[1]
 CASES += [
-    *((codec, kernel, DTYPES[(n + k) % 4]) for n, codec in enumerate(SELECTING) for k, kernel in enumerate((KEPT, GATHER))),
+    *(
+        (codec, kernel, DTYPES[(n + k) % 4])
+        for n, codec in enumerate(SELECTING)
+        for k, kernel in enumerate((KEPT, GATHER))
+    ),
     *((codec, KEPT, "f64") for codec in (codecs.topk(0.05), codecs.dct(16, 9))),
     *((codec, KERNELS[0], "f32") for codec in (codecs.topk(0.05), codecs.dct(16, 9), codecs.randomk(33))),
     *((codec, MIX, "f32") for codec in (codecs.topk(0.05), codecs.randomk(33))),
-    *((codecs.randomk(9), kernel, dtype) for kernel, dtype in zip(KERNELS[3:], ("f32", "f16", "f64", "bf16"), strict=False)),
+    *(
+        (codecs.randomk(9), kernel, dtype)
+        for kernel, dtype in zip(KERNELS[3:], ("f32", "f16", "f64", "bf16"), strict=False)
+    ),
 ]
 
 

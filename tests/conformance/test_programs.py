@@ -127,11 +127,6 @@ relax with r
 """,
     "randomk exchange": "relax updates { every = 2, compress = randomk(5%), rate = 0.7, momentum = 0.5 }",
     "randomk mix": "relax weights { compress = randomk(20%), every = 2, delay = 1 }",
-    "dct": """
-algorithm d { state held = 0  held = 0.9 * held + lr * grad  let code = encode(held, dct(8, 3))
-  held -= decode(code)  weight -= sign(sum(code)) * lr }
-relax with d
-""",
     "gather": "algorithm g { step every 2 { weight = mean(weight, route = gather) } }\nrelax with g",
     "gather coded": "relax updates { every = 2, compress = 4bit, route = gather, rate = 0.7, momentum = 0.5 }",
     "two bodies": """
@@ -201,6 +196,13 @@ OWNING = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 4 }",
     "qadam": "relax with qadam { warmup = 4 }",
     "momentum": "relax momentum { warmup = 3, compress = 4bit }",
+    "dgc": "relax gradients for ndim < 2\nrelax with dgc { epoch = 3 }",
+    "demo": "relax with demo { side = 16, keep = 9 }",
+    "dct": """
+algorithm d { state held = 0  held = 0.9 * held + lr * grad  let code = encode(held, dct(8, 3))
+  held -= decode(code)  weight -= sign(sum(code)) * lr }
+relax with d
+""",
 }
 """Programs without `step`: the optimiser has no momentum."""
 LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {**VARIANTS, **OWNING}]
