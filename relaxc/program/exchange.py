@@ -4,8 +4,9 @@ By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + 
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, a mean or sum of a code,
 and one on the route gather are rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for
-a mix each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
-finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+a mix each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is
+kept only where it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the
+arithmetic type.
 """
 
 from __future__ import annotations

@@ -32,6 +32,11 @@ class WireType:
     bits: int = 0
     part: float = 0.0
 
+    def __repr__(self) -> str:
+        """Kernels are named after it: a part is shown where there is one."""
+        part = f", part={self.part!r}" if self.part else ""
+        return f"WireType(kind={self.kind!r}, bits={self.bits!r}{part})"
+
     def __str__(self) -> str:
         if self.kind == "top":
             return f"top({self.part:g})"
