@@ -311,7 +311,7 @@ class Sgd:
         return tensor.detach().to(real).numpy().ravel().copy()
 
     def number(self, worker: int, parameter: Parameter, name: str) -> float:
-        return {"lr": RATE, "momentum": self._momentum}[name]
+        return {"lr": RATE, "momentum": self._momentum, "weight_decay": 0.0}[name]
 
     def state(self, worker: int, parameter: Parameter, name: str) -> Any:
         raise AssertionError(f"no program of this test reads {name}")

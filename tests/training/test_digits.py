@@ -18,17 +18,17 @@ only and stays below 0.47."""
 
 
 SHORT = {
-    "dgc": "relax gradients for ndim < 2\nrelax with dgc { epoch = 100 }",
+    "dgc": "relax gradients for ndim < 2\nrelax with dgc { epoch = 120 }",
     "diloco": "relax with diloco { period = 10 }",
     "one_bit_adam": "relax with one_bit_adam { warmup = 60 }",
     "post_local_sgd": "relax with post_local_sgd { start = 100, period = 4 }",
     "qadam": "relax with qadam { warmup = 60 }",
-    "random_k": "relax gradients for ndim < 2\nrelax gradients { compress = randomk(10%), feedback = worker }",
+    "random_k": "relax gradients for ndim < 2\nrelax gradients { compress = randomk(50%), feedback = worker }",
     "sparta": "relax with sparta { part = 25% }",
     "swarm_blocking": "relax with swarm_blocking { period = geometric(2) }",
 }
 """Specs whose own periods are for longer trainings, or for data that is not dealt out by class."""
-OWN_UPDATE = {"one_bit_adam": 0.002, "qadam": 0.002, "demo": 0.002, "dgc": 0.02}
+OWN_UPDATE = {"one_bit_adam": 0.002, "qadam": 0.002, "demo": 0.01, "dgc": 0.3}
 """Algorithms that are the optimiser themselves, by the rate that they are for: Adam's, a sign's, that of SGD."""
 
 
