@@ -69,6 +69,7 @@ class TransferPlan(msgspec.Struct, frozen=True):
     lands: str
     block: int
     copies: int
+    asynchronous: bool = False
 
 
 class FragmentPlan(msgspec.Struct, frozen=True):
@@ -112,6 +113,7 @@ class ControlPlan(msgspec.Struct, frozen=True):
     end: int | None = None
     delay: int = 0
     name: str = ""
+    most: int = 0
 
 
 class StatePlan(msgspec.Struct, frozen=True):

@@ -49,13 +49,15 @@ def _control(entry: Guard | SetNumber) -> ControlPlan:
         return ControlPlan("set", entry.guard, value=plain(entry.value), name=entry.name)
     period = None if entry.period is None else plain(entry.period)
     return ControlPlan(
-        entry.kind, entry.parent, entry.block, entry.how, period, entry.first, entry.end, entry.delay
+        entry.kind, entry.parent, entry.block, entry.how, period, entry.first, entry.end, entry.delay, most=entry.most
     )  # fmt: skip
 
 
 def _transfer(transfer: Transfer, kernels: Kernels) -> TransferPlan:
     exchange = slot_exchange(transfer, kernels)
-    return TransferPlan(exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies)
+    return TransferPlan(
+        exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies, transfer.asynchronous
+    )
 
 
 def _path(path: Path) -> PathPlan:
