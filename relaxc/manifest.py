@@ -142,6 +142,7 @@ class ProgramPlan(msgspec.Struct, frozen=True):
     paths: tuple[PathPlan, ...]
     settings: tuple[str, ...]
     owns: tuple[tuple[Any, int], ...] = ()
+    landings: tuple[PathPlan, ...] = ()
 
 
 class BodyPlan(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ def program_plan(body: PathBody, kernels: Kernels) -> ProgramPlan:
         paths=tuple(_path(path) for path in body.paths),
         settings=tuple(sorted({o.name for o in _optimizers(body) if not o.tensor})),
         owns=tuple((to_plain(topology), block) for topology, block in body.owns),
+        landings=tuple(_path(path) for path in body.landings),
     )
 
 
@@ -120,7 +121,7 @@ def _expressions(body: PathBody) -> Iterator[Expression]:
         value = entry.value if isinstance(entry, SetNumber) else entry.period
         if value is not None:
             yield value
-    for path in body.paths:
+    for path in (*body.paths, *body.landings):
         yield from (value for _, value in path.numbers)
         yield from (value for _, _, value in path.captures)
     for fragment in body.fragments:

@@ -11,8 +11,8 @@ FIELDS = ("name", "ndim", "numel", "dtype")
 """What a selector tests."""
 DTYPES = ("f16", "bf16", "f32", "f64")
 ALL_ROUTES = (*ROUTES, "hierarchy")
-TOPOLOGIES = (*kinds.TOPOLOGIES, "ready_pairs", "hierarchy")
-WRAPPERS = (*(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps), "ready_pairs")
+TOPOLOGIES = (*kinds.TOPOLOGIES, "hierarchy")
+WRAPPERS = tuple(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps)
 """Topologies made of another."""
 FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")

@@ -186,7 +186,9 @@ class Gradient:
 class PathBody:
     """`gradient` is done by the time that backward returns, and is no part of the paths. `paths` is empty where nothing
     is left but the user's step. `start` are the fragments that compute at attach the states that are no numbers, in
-    order. `owns`: the number `own.N` is this worker's weight on itself in that topology, in the round of that block."""
+    order. `owns`: the number `own.N` is this worker's weight on itself in that topology, in the round of that block.
+    `landings` are, for each async `after`, what it does where it lands outside of an iteration: its guard alone is true
+    there."""
 
     selector: Selector
     gradient: Gradient | None
@@ -199,6 +201,7 @@ class PathBody:
     paths: tuple[Path, ...]
     span: Span | None = None
     owns: tuple[tuple[Topology, int], ...] = ()
+    landings: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

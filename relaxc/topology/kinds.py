@@ -3,7 +3,7 @@
 Every matrix is doubly stochastic. All are symmetric but those of `exponential` and `one_peer_exponential`, which are
 the published ones (Ying et al. 2021): directed, each worker hearing as many as hear it, with equal weights. All others
 have Metropolis-Hastings weights, W[i, j] = 1 / (1 + max(degree i, degree j)), a pair 1/2 and 1/2, and `edges` those of
-its file.
+its file. Of `ready_pairs` the rows are those of the graph that its pairs are of: they are found while training.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kind:
     """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
     function of that name says, `refusal(arguments, workers)` likewise. `spread` is the largest 1 - lambda_min(W) that
     there is for any number of workers (its least upper bound); of one that `wraps` another it is a factor to that
-    one's."""
+    one's. Of one that is `met`, `rows` are those of the graph in which two that are ready may meet."""
 
     rows: Callable[[Arguments, int, int, int], Rows]
     pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
@@ -46,6 +46,7 @@ class Kind:
     directed: bool = False
     spread: float = 2.0
     wraps: bool = False
+    met: bool = False
 
 
 # --- weights
@@ -125,6 +126,12 @@ def _inner_refusal(arguments: Arguments, workers: int) -> str | None:
     return refusal(arguments[0], workers)
 
 
+def _ready(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    """Who meets whom shows while training; this is the graph in which they are neighbours, with its weights."""
+    (inner,) = arguments
+    return rows(inner, workers, round, seed)
+
+
 # --- worker counts
 
 
@@ -184,6 +191,7 @@ TOPOLOGIES: dict[str, Kind] = {
     "edges": Kind(_edges, refusal=_edges_refusal),
     "lazy": Kind(_lazy, _inner_pattern, _inner_refusal, spread=0.5, wraps=True),
     "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True, spread=1.0, wraps=True),
+    "ready_pairs": Kind(_ready, _inner_pattern, _inner_refusal, changes=True, spread=1.0, wraps=True, met=True),
 }
 
 
@@ -205,6 +213,21 @@ def random(topology: Topology) -> bool:
 def changes(topology: Topology) -> bool:
     """Whether the matrix differs between rounds for some worker count."""
     return TOPOLOGIES[topology.name].changes or any(changes(part) for part in inner(topology))
+
+
+def met(topology: Topology) -> bool:
+    """Whether partners are known only while training."""
+    return TOPOLOGIES[topology.name].met or any(met(part) for part in inner(topology))
+
+
+def neighbours(topology: Topology, workers: int, rank: int) -> tuple[int, ...]:
+    """Whom a worker may meet: its neighbours in the graph."""
+    return tuple(peer for peer, _ in rows(topology, workers, 0, 0)[rank] if peer != rank)
+
+
+def pair_row(rank: int, peer: int) -> Row:
+    """Of a worker that meets one other."""
+    return tuple(sorted(((rank, 0.5), (peer, 0.5))))
 
 
 def directed(topology: Topology) -> bool:
