@@ -14,6 +14,9 @@ from relaxc.manifest import ControlPlan
 from relaxc.wire.draws import geometric
 from relaxc.wire.numbers import evaluate
 
+ASYNC = -1
+"""The delay of an `after async` (program/ir.py)."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -52,6 +55,8 @@ class Control:
     def __init__(self, plan: Sequence[ControlPlan], states: Mapping[str, float], workers: int, seed: int) -> None:
         self._plan, self._states, self._workers, self._seed = plan, states, workers, seed
         self.counts = Counts()
+        self.lanes: Mapping[int, Any] = {}
+        """By block of an `after async`, what it has under way (attach/lanes.py)."""
 
     def start_staggered(self, block: int, head: int) -> None:
         self.counts.waited[block] = head
@@ -69,6 +74,7 @@ class _Reading:
 
     def __init__(self, control: Control, t: int) -> None:
         self._counts, self._seed, self._t = control.counts, control._seed, t  # noqa: SLF001 - its other half
+        self._lanes = control.lanes
         self._states = control._states  # noqa: SLF001
         self.names = {**self._states, "t": float(t), "workers": float(control._workers)}  # noqa: SLF001
         self.truths: list[bool] = []
@@ -83,7 +89,15 @@ class _Reading:
                 self._set(step.name, evaluate(step.value, self.names))
             return
         self.blocks.append(step.block)
-        self.truths.append(self._land(step, inside) if step.kind == "land" else inside and self._runs(step))
+        match step.kind:
+            case "land" if step.delay == ASYNC:
+                self.truths.append(self._arrived(step))
+            case "land":
+                self.truths.append(self._land(step, inside))
+            case "launch":
+                self.truths.append(inside and self._launches(step))
+            case _:
+                self.truths.append(inside and self._runs(step))
 
     def _set(self, name: str, value: float) -> None:
         if name in self._states:
@@ -126,6 +140,22 @@ class _Reading:
         entry = queue.pop(0)
         self.rounds[after.block] = entry.rounds[after.block]
         self.landing[len(self.truths)] = entry.rounds
+        return True
+
+    def _arrived(self, after: ControlPlan) -> bool:
+        """Asks the lane, which alone knows."""
+        lane = self._lanes[after.block]
+        if not lane.lands(self._t, after.most):
+            return False
+        self.rounds[after.block] = lane.landing.number
+        self.landing[len(self.truths)] = lane.landing.rounds
+        return True
+
+    def _launches(self, after: ControlPlan) -> bool:
+        lane = self._lanes[after.block]
+        if not lane.free:
+            return False
+        self.rounds[after.block] = lane.launch(self._t, self.rounds)
         return True
 
 

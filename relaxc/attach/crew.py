@@ -15,6 +15,8 @@ from relaxc.errors import ExchangeError
 
 BEAT = 1.0
 """Seconds between heartbeats."""
+NEWS = 0.1
+"""Seconds between looks for the dead."""
 LOOK_EVERY = 0.005
 
 
@@ -27,7 +29,7 @@ class Crew:
         self._store = store
         self._deaths = 0
         self._met = 0
-        self._beaten = 0.0
+        self._beaten = self._looked = 0.0
         self._heard: dict[int, tuple[int, float]] = {}
         """By rank its last count of heartbeats, and when that was first seen."""
 
@@ -43,6 +45,10 @@ class Crew:
 
     def look(self) -> bool:
         """Whether there are dead that this worker has not known of."""
+        now = time.monotonic()
+        if now - self._looked < NEWS:
+            return False
+        self._looked = now
         if (deaths := self._store.add("deaths", 0)) == self._deaths:
             return False
         self._deaths = deaths

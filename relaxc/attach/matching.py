@@ -1,8 +1,8 @@
 """Who meets whom in asynchronous exchanges: a thread that talks to the store, so that training never waits for it.
 
-A launch is offered with a number, and begins once all that take part in it have offered theirs: nothing is sent before,
-so an offer can be withdrawn. Known partners: each worker publishes how many launches it has offered at a place. Partners
-that are ready: a worker has the key `pair/PLACE/RANK`, whose value is
+A launch is offered with a number, and begins once all that take part in it have offered theirs: nothing is sent
+before, so an offer can be withdrawn. Known partners: each worker publishes how many launches it has offered at a place.
+Partners that are ready: a worker has the key `pair/PLACE/RANK`, whose value is
 
     idle            it offers nothing
     wait:K          its launch K waits
@@ -26,6 +26,8 @@ from relaxc.attach.crew import BEAT, Crew
 
 SHORTEST, LONGEST = 0.001, 0.01
 """Seconds between looks at the store while something waits."""
+COURTESY = 0.03
+"""Seconds for which a launch leaves it to those of higher rank, who wait already, to claim it."""
 IDLE = "idle"
 
 
@@ -58,8 +60,9 @@ class Matchmaker:
         self.waits_since: float | None = None
         self.watched: list[Callable[[], bool]] = []
         """Called at each look; false where there is nothing to watch any more."""
-        self._store, self._rank, self._workers = store, rank, workers
+        self._store, self._rank = store, rank
         self._offers: dict[str, Offer] = {}
+        self._since: dict[str, float] = {}
         self._matches: Counter[tuple[str, int]] = Counter()
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
@@ -70,8 +73,7 @@ class Matchmaker:
         self._thread = threading.Thread(target=self._serve, name="relaxc matchmaker", daemon=True)
 
     def start(self) -> None:
-        if self._workers > 1:
-            self._thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """End the thread: the interpreter must not end amid its calls. One that the store holds up is left."""
@@ -84,9 +86,7 @@ class Matchmaker:
 
     def offer(self, offer: Offer) -> None:
         """Never waits for the store."""
-        if self._workers == 1:
-            offer.begin(Match((), offer.number))
-            return
+        self._since[offer.place] = time.monotonic()
         self._offers[offer.place] = offer
         self._wake.set()
 
@@ -104,8 +104,7 @@ class Matchmaker:
     def settle(self) -> None:
         """While all hold: begin what the others count on, and nothing else."""
         with self._lock:
-            if self._workers > 1:
-                self._look(claim=False)
+            self._look(claim=False)
 
     def go_on(self) -> None:
         with self._lock:
@@ -137,8 +136,8 @@ class Matchmaker:
                 with self._lock:
                     active = self._round()
                 self.waits_since = None
-                pause = min(2 * pause, LONGEST) if active else SHORTEST
-                self._wake.wait(pause if active else BEAT)
+                woken = self._wake.wait(pause if active else BEAT)
+                pause = SHORTEST if woken else min(2 * pause, LONGEST)
         except Exception as error:  # noqa: BLE001 - whoever trains raises it
             self.error = error
 
@@ -204,6 +203,8 @@ class Matchmaker:
     def _claim(self, offer: Offer, mine: str, waits: str, living: list[int]) -> Match | None:
         lower = _from(offer.number, [r for r in living if r < self._rank])
         waiting = {r: value for r in lower if (value := self._read(f"pair/{offer.place}/{r}")).startswith("wait:")}
+        if waiting and self._defers(offer, [r for r in living if r > self._rank]):
+            return None
         if not waiting or not self._change(mine, waits, f"busy:{offer.number}"):
             return None
         for rank, value in waiting.items():
@@ -214,6 +215,11 @@ class Matchmaker:
                 return Match(((rank, int(value.removeprefix("wait:"))),), tag)
         self._publish(mine, waits)
         return None
+
+    def _defers(self, offer: Offer, higher: list[int]) -> bool:
+        """Whether one that may claim this worker waits already: it would starve if others were always quicker."""
+        fresh = time.monotonic() - self._since[offer.place] < COURTESY
+        return fresh and any(self._read(f"pair/{offer.place}/{r}").startswith("wait:") for r in higher)
 
     # --- the store
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import random
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch.distributed as dist
@@ -28,7 +28,7 @@ def stores(request, tmp_path):
         elif request.param == "file":
             inner = [dist.FileStore(str(tmp_path / "store"), workers) for _ in range(workers)]
         else:
-            limit = datetime.timedelta(seconds=20)
+            limit = dt.timedelta(seconds=20)
             host = dist.TCPStore("127.0.0.1", 0, None, True, limit, wait_for_workers=False)
             inner = [host, *(dist.TCPStore("127.0.0.1", host.port, None, False, limit) for _ in range(workers - 1))]
         return [PrefixStore("a", store) for store in inner]
@@ -43,7 +43,7 @@ class Team:
         for maker in self.makers:
             maker.start()
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -195,13 +195,13 @@ def test_those_that_live_meet_and_agree_who_they_are(stores) -> None:
         for thread in threads:
             thread.join(20)
         assert found == [(0, 1), (0, 1)]
+        late = team.makers[2]
         with pytest.raises(Exception, match="RX0624"):
-            come_late = team.makers[2]
-            meet(come_late.crew, come_late.step, lambda: None)
+            meet(late.crew, late.step, lambda: None)
 
 
 def test_a_lost_store_ends_the_thread_and_says_so() -> None:
-    limit = datetime.timedelta(seconds=5)
+    limit = dt.timedelta(seconds=5)
     host = dist.TCPStore("127.0.0.1", 0, None, True, limit, wait_for_workers=False)
     client = dist.TCPStore("127.0.0.1", host.port, None, False, limit)
     maker = Matchmaker(PrefixStore("a", client), 1, 2, 20.0)
