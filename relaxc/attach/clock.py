@@ -75,6 +75,8 @@ class Clock:
         self._refuse_laid_out_anew()
         self.backward()
         for cohort in self.cohorts:
+            if self.reached is not Reached.BEFORE:
+                cohort.arrive()
             cohort.settle()
         if self.reached is not Reached.BEFORE:  # which it is when a step that has failed is tried again
             if self.does("begin"):

@@ -77,6 +77,7 @@ class Cohort:
         self._paths = {path.guards: path for path in program.paths}
         self._guards = [c for c in program.control if c.kind != "set"]
         self._launchers = launchers(program)
+        self._late = decides_late(program)
         self.control = Control(program.control, self.numbers, worker.workers, worker.seed)
         self.lanes: Mapping[int, Lane] = {}
         """By block of an `after async`."""
@@ -111,8 +112,16 @@ class Cohort:
         self.values = Values((), Known(self.fixed, None, self._own_weight, self.turn))
 
     def open(self) -> None:
-        """Decide iteration `t`."""
-        self.turn = self.control.turn(self.t)
+        """Decide iteration `t`, what is asynchronous as late as it may be."""
+        self._take(self.control.turn(self.t, later=self._late))
+
+    def arrive(self) -> None:
+        """The last moment to see what has arrived: the user's optimiser is about to step."""
+        if self._late:
+            self._take(self.control.arrive(self.turn))
+
+    def _take(self, turn: Turn) -> None:
+        self.turn = turn
         self.path: PathPlan = self._paths[self.turn.truths]
         landed = {name: value for values in self._landing() for name, value in values.items()}
         known = Known({**self.fixed, **landed}, self.settings, self._own_weight, self.turn)
@@ -201,6 +210,22 @@ class Cohort:
         if not number.isdigit() or kind not in ("kept", "slot"):
             return 1
         return (self.program.kept if kind == "kept" else self.program.transfers)[int(number)].copies
+
+
+def decides_late(program: ProgramPlan) -> bool:
+    """Whether what is asynchronous makes no difference before the optimiser steps: neither to what is done nor to other
+    guards."""
+    guards = [c for c in program.control if c.kind != "set"]
+    free = {n for n, guard in enumerate(guards) if guard.delay == ASYNC}
+    if not free or any(c.parent in free for c in program.control):
+        return False
+    early: dict[Any, Any] = {}
+    for path in program.paths:
+        others = tuple(truth for n, truth in enumerate(path.guards) if n not in free)
+        begun = [path.stages.get(stage, ()) for stage in ("begin", "backward")]
+        if early.setdefault(others, begun) != begun:
+            return False
+    return True
 
 
 def launchers(program: ProgramPlan) -> dict[str, int]:

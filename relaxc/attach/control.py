@@ -61,18 +61,28 @@ class Control:
     def start_staggered(self, block: int, head: int) -> None:
         self.counts.waited[block] = head
 
-    def turn(self, t: int) -> Turn:
-        """Evaluate the guards of iteration `t`, once for each iteration in order: counters and queues advance."""
-        reading = _Reading(self, t)
+    def turn(self, t: int, later: bool = False) -> Turn:
+        """Evaluate the guards of iteration `t`, once for each iteration in order: counters and queues advance. `later`:
+        what is asynchronous is decided by `arrive`; until then nothing of it lands and nothing is launched."""
+        reading = _Reading(self, t, later)
         for step in self._plan:
             reading.take(step)
-        return Turn(t, tuple(reading.truths), reading.rounds, reading.landing)
+        return reading.turn()
+
+    def arrive(self, turn: Turn) -> Turn:
+        reading = _Reading(self, turn.t, False)
+        reading.rounds, reading.landing = dict(turn.rounds), dict(turn.landing)
+        guards = (step for step in self._plan if step.kind != "set")
+        for step, truth in zip(guards, turn.truths, strict=True):
+            reading.take_again(step, truth)
+        return reading.turn()
 
 
 class _Reading:
     """One evaluation from the top."""
 
-    def __init__(self, control: Control, t: int) -> None:
+    def __init__(self, control: Control, t: int, later: bool) -> None:
+        self._later = later
         self._counts, self._seed, self._t = control.counts, control._seed, t  # noqa: SLF001 - its other half
         self._lanes = control.lanes
         self._states = control._states  # noqa: SLF001
@@ -82,6 +92,17 @@ class _Reading:
         self.rounds: dict[int, int] = {0: t}
         self.landing: dict[int, Mapping[int, int]] = {}
 
+    def turn(self) -> Turn:
+        return Turn(self._t, tuple(self.truths), self.rounds, self.landing)
+
+    def take_again(self, step: ControlPlan, truth: bool) -> None:
+        """With what was decided before, but for what is asynchronous."""
+        if step.delay == ASYNC:
+            self.take(step)
+        else:
+            self.blocks.append(step.block)
+            self.truths.append(truth)
+
     def take(self, step: ControlPlan) -> None:
         inside = step.parent < 0 or self.truths[step.parent]
         if step.kind == "set":
@@ -90,6 +111,8 @@ class _Reading:
             return
         self.blocks.append(step.block)
         match step.kind:
+            case "land" | "launch" if step.delay == ASYNC and self._later:
+                self.truths.append(False)
             case "land" if step.delay == ASYNC:
                 self.truths.append(self._arrived(step))
             case "land":
