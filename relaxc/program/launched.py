@@ -25,7 +25,7 @@ from relaxc.program.ir import (
 @dataclass(frozen=True, slots=True)
 class Launched:
     """By encoding place, the block of the `after async` to which an exchange or a code belongs; by name, that to which
-    a let belongs: one that is a code (`coded`), or one that is known at the landing only (`awaited`)."""
+    a let belongs: one that is made of such a code (`coded`), or one that is known at the landing only (`awaited`)."""
 
     exchanges: dict[int, int] = field(default_factory=dict)
     codes: dict[int, int] = field(default_factory=dict)
@@ -75,28 +75,23 @@ def outside_exchanges(e: Expression) -> Iterator[Expression]:
 def _take(e: Exchange, block: int, lets: Mapping[str, Let], found: Launched) -> None:
     found.exchanges[e.place] = block
     code = e.value
-    while isinstance(code, Read) and code.name in lets and isinstance(lets[code.name].value, Encode | Read):
-        found.coded[code.name] = block
+    while isinstance(code, Read) and code.name in lets:
         code = lets[code.name].value
     if isinstance(code, Encode):
         found.codes[code.place] = block
-    else:
-        for name in [n for n, b in found.coded.items() if b == block and not _is_code(n, lets)]:
-            del found.coded[name]
-
-
-def _is_code(name: str, lets: Mapping[str, Let]) -> bool:
-    value = lets[name].value
-    while isinstance(value, Read) and value.name in lets:
-        value = lets[value.name].value
-    return isinstance(value, Encode)
 
 
 def _await(lets: Iterable[Let], found: Launched) -> None:
     """In text order, so that a let sees those above it."""
     for let in lets:
         for e in outside_exchanges(let.value):
-            if isinstance(e, Exchange) and e.place in found.exchanges:
-                found.awaited[let.name] = found.exchanges[e.place]
-            if isinstance(e, Read) and e.name in found.awaited:
-                found.awaited[let.name] = found.awaited[e.name]
+            match e:
+                case Exchange(place=place) if place in found.exchanges:
+                    found.awaited[let.name] = found.exchanges[place]
+                case Encode(place=place) if place in found.codes:
+                    found.coded[let.name] = found.codes[place]
+                case Read(name=name):
+                    if name in found.awaited:
+                        found.awaited[let.name] = found.awaited[name]
+                    if name in found.coded:
+                        found.coded[let.name] = found.coded[name]
