@@ -81,6 +81,10 @@ class Crew:
         """Nobody is listened to: what was last heard says nothing of who lives."""
         self._heard.clear()
 
+    def beats(self) -> dict[int, int]:
+        """By rank, how often each worker was heard of."""
+        return {rank: self._store.add(f"alive/{rank}", 0) for rank in range(self.workers)}
+
     def here(self) -> int:
         """Say that this worker is at the next place to meet, and which it is."""
         self._met += 1

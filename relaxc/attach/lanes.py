@@ -15,8 +15,8 @@ from enum import Enum
 from typing import Any
 
 from relaxc.attach.calls import Site
-from relaxc.attach.crew import given_up
-from relaxc.attach.failure import RESTART
+from relaxc.attach.crew import BEAT, given_up
+from relaxc.attach.failure import RESTART, short
 from relaxc.attach.matching import Match, Matchmaker, Offer
 from relaxc.attach.partners import Meeting, Partners
 from relaxc.attach.traffic import JOBS, Traffic
@@ -287,11 +287,24 @@ class Lane:
             for site in self.sites:
                 self._traffic.renew(site, transfer)
         if self.whole:
-            lost = ", ".join(map(str, sorted(self.matchmaker.crew.dead))) or "of another worker nothing was heard"
+            lost = ", ".join(map(str, sorted(self._missing()))) or f"nobody knows whom ({short(flight.why)})"
             raise ExchangeError(
                 "RX0622", f"rank {self._partners[0].rank}: a mean or sum of all workers, launch {flight.number} of "
                 f"block {self.block}, can't go on without those that were lost: {lost}", RESTART,
             )  # fmt: skip
+
+    def _missing(self) -> set[int]:
+        """Who is lost, where no message of its own has told: nobody hears of it any more."""
+        maker = self.matchmaker
+        if maker.crew.dead:
+            return maker.crew.dead
+        try:
+            before = maker.step(maker.crew.beats)
+            time.sleep(2.5 * BEAT)
+            now = maker.step(maker.crew.beats)
+        except RuntimeError:  # the host of the store has ended already, with the same error
+            return set()
+        return {rank for rank, count in before.items() if now[rank] == count}
 
     @property
     def whole(self) -> bool:
