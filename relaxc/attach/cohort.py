@@ -146,7 +146,7 @@ class Cohort:
         for state, last in self.path.states:
             set_finite(self.numbers, state, self.values[last])
         for lane in self.lanes.values():
-            lane.landed(self.t)
+            lane.landed(self.t, "settle")
 
     def _landing(self) -> Iterator[dict[str, float]]:
         for guard in self.turn.landing:

@@ -91,6 +91,10 @@ class Crew:
         self._store.set(f"here/{self._met}/{self.rank}", "1")
         return self._met
 
+    def rests(self, of: Iterable[int]) -> bool:
+        """Whether one of `of` is where all will meet next, so that it launches nothing."""
+        return any(self._store.check([f"here/{self._met + 1}/{r}"]) for r in of if r not in self.dead)
+
     def absent(self, place: int, of: Iterable[int]) -> list[int]:
         """Those of `of` that live and have not come to `place`."""
         self.look()

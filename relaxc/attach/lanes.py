@@ -23,10 +23,12 @@ from relaxc.attach.traffic import JOBS, Traffic
 from relaxc.errors import ExchangeError
 from relaxc.manifest import PathPlan, ProgramPlan
 
+ASK_EVERY = 0.05
+"""Seconds between looks for those that are at rest."""
 STAGES = ("begin", "backward", "before", "after", "tail")
 """Of an iteration, in their order (program/paths.py)."""
 Note = Callable[[str, "Lane", "Flight", int], None]
-"""What is told of each launch, landing and drop: (event, whose, which, iteration)."""
+"""What is told: (launch, land, settle or drop; whose; which; iteration)."""
 
 
 class Stage(Enum):
@@ -70,8 +72,8 @@ class LaneCounts:
 
 class Lane:
     """`launches` is the number of launches so far, `flight` the one that has not landed, `landing` the one that lands
-    in this iteration. Of the two threads, the trainer's makes and takes away the flight, the matchmaker's carries it from
-    OFFERED to where it ends."""
+    in this iteration. The trainer's thread makes and takes away the flight, the matchmaker's carries it from OFFERED to
+    where it ends."""
 
     def __init__(
         self, program: ProgramPlan, block: int, sites: Sequence[Site], partners: Sequence[Partners],
@@ -261,13 +263,13 @@ class Lane:
             for site in self.sites:
                 self._traffic.place(site, transfer, job, flight.meetings[transfer])
 
-    def landed(self, t: int) -> None:
+    def landed(self, t: int, event: str = "land") -> None:
         """Iteration `t` is over, and so is what has landed in it."""
         flight, self.landing = self.landing, None
         if flight is not None:
             self.counts.landed += 1
             self.counts.staleness = max(self.counts.staleness, t - flight.t)
-            self.note("land", self, flight, t)
+            self.note(event, self, flight, t)
 
     def begin_anew(self) -> None:
         """The iteration that has begun has not: what would have landed in it has not, and what it was launching
@@ -328,13 +330,20 @@ class Lane:
             time.sleep(0.001)
 
     def _wait(self, flight: Flight) -> None:
-        end = time.monotonic() + self.matchmaker.crew.timeout
+        """Not for those that are at rest, in consensus() or at the end of their loop: they launch nothing any more."""
+        maker, begun = self.matchmaker, time.monotonic()
+        crew, neighbours = self._who(flight.number)
+        others = [r for r in crew or neighbours if r != self._partners[0].rank]
+        asked = begun
         while flight.stage in (Stage.OFFERED, Stage.UNDER_WAY):
             self._watch.on_wait(0.0)
             self.look()
-            if time.monotonic() > end:
-                crew, neighbours = self._who(flight.number)
-                others = [r for r in crew or neighbours if r != self._partners[0].rank]
+            now = time.monotonic()
+            if flight.stage is Stage.OFFERED and now - asked > ASK_EVERY:
+                asked = now
+                if maker.step(lambda: maker.crew.rests(others)):
+                    return
+            if now - begun > maker.crew.timeout:
                 raise ExchangeError(
                     "RX0623", f"rank {self._partners[0].rank}: launch {flight.number} of block {self.block} has waited "
                     f"for rank {', '.join(map(str, others))} until the timeout, and may not become older", RESTART,

@@ -1,4 +1,5 @@
-"""What asynchronous exchanges did, as a file of each worker: a line of JSON for each launch, landing and drop.
+"""What asynchronous exchanges did, as a file of each worker: a line of JSON for each launch, landing and drop, and for
+each that was settled, which is a landing between two iterations, before iteration t.
 
 With it the interpreter goes the same way again (program/record.py): who met whom, and when it landed, is all that the
 program does not say.
