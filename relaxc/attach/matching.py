@@ -95,14 +95,15 @@ class Matchmaker:
         self._wake.set()
 
     def hold(self) -> None:
-        """Begin nothing and claim nobody from here on. What was offered is known to all that meet now."""
+        """Claim nobody from here on; what others count on begins all the same, since they may wait for it. What was
+        offered is known to all that meet now."""
         with self._lock:
             self._held = True
             for offer in self._offers.values():
                 self._tell(offer)
 
     def settle(self) -> None:
-        """While all hold: begin what the others count on, and nothing else."""
+        """While all hold: what others count on has begun, and nothing else will."""
         with self._lock:
             self._look(claim=False)
 
@@ -149,8 +150,7 @@ class Matchmaker:
             return False
         self.crew.look()
         self.watched = [call for call in self.watched if call()]
-        if not self._held:
-            self._look(claim=True)
+        self._look(claim=not self._held)
         return bool(self._offers or self.watched)
 
     def _look(self, claim: bool) -> None:

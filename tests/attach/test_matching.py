@@ -159,25 +159,24 @@ def test_who_is_silent_is_dead_after_the_timeout(stores) -> None:
         maker.stop()
 
 
-def test_while_all_hold_nothing_new_begins_and_what_is_counted_on_does(stores) -> None:
+def test_while_all_hold_nobody_claims_and_what_is_counted_on_begins(stores) -> None:
     with Team(stores(2)) as team:
         for maker in team.makers:
             maker.hold()
-        launches = [Launched(maker, 0, crew=(0, 1)) for maker in team.makers]
+        ready = [Launched(maker, 0, neighbours=(1 - r,)) for r, maker in enumerate(team.makers)]
         time.sleep(0.1)
-        assert not any(launch.begun.is_set() for launch in launches)
-        for maker in team.makers:
-            maker.hold()  # as a drain does, with the offers made
-        for maker in team.makers:
-            maker.settle()
-        assert all(launch.begun.is_set() for launch in launches)
-        ready = [Launched(maker, 1, neighbours=(1 - r,)) for r, maker in enumerate(team.makers)]
         for maker in team.makers:
             maker.settle()
         assert not any(launch.begun.is_set() for launch in ready)
         for maker in team.makers:
             maker.go_on()
-        assert [launch.wait().peers for launch in ready] == [((1, 1),), ((0, 1),)]
+        assert [launch.wait().peers for launch in ready] == [((1, 0),), ((0, 0),)]
+        known = [Launched(maker, 1, crew=(0, 1)) for maker in team.makers]
+        for maker in team.makers:
+            maker.hold()
+        for maker in team.makers:
+            maker.settle()
+        assert all(launch.begun.is_set() for launch in known)
 
 
 def test_those_that_live_meet_and_agree_who_they_are(stores) -> None:
