@@ -40,7 +40,8 @@ def launched_of(statements: tuple[Statement, ...]) -> Launched:
         for e in read_of_the_launch(after, lets):
             if isinstance(e, Exchange):
                 _take(e, after.block, lets, found)
-    _await(lets.values(), found)
+    landing = {s.name for after in asyncs(statements) for s in flattened(after.body) if isinstance(s, Let)}
+    _await((let for name, let in lets.items() if name not in landing), found)
     return found
 
 

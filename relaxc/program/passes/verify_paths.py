@@ -120,7 +120,9 @@ class _Walk:
 
     def _lands(self, after: int) -> bool:
         guards = [step for step in self.body.control if isinstance(step, Guard)]
-        return any(g.kind == "land" and g.block == after and truth for g, truth in zip(guards, self.path.guards, strict=True))
+        return any(
+            g.kind == "land" and g.block == after and truth for g, truth in zip(guards, self.path.guards, strict=True)
+        )
 
     def _start(self, stage: str, operation: Operation) -> None:
         number = operation.number
