@@ -208,7 +208,8 @@ class Writer:
         """In a block or not."""
         how = self.pick("plain", "plain", "every", "phase")
         number = self.block() if how != "plain" else 0
-        inner = self.asynchronous(dict(names), how == "plain")
+        known = {n: shape for n, shape in names.items() if n in SHAPES or shape == "number"}  # no let of an exchange
+        inner = self.asynchronous(known, how == "plain")
         match how:
             case "every":
                 period = self.pick(Constant(2.0), Read("n"))

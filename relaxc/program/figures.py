@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -25,8 +25,9 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
+from relaxc.program.launched import launched_of
 from relaxc.program.paths import PathBody
-from relaxc.topology.kinds import period
+from relaxc.topology.kinds import met, period
 from relaxc.topology.weights import weights
 from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
 
@@ -44,7 +45,7 @@ ROUNDS_SAMPLED = 64
 @dataclass(frozen=True, slots=True)
 class Sent:
     """An exchange, the codec of what it sends (None for plain numbers), whether that is a code, and in which share of
-    the iterations it runs (None where that is computed while training)."""
+    the iterations it runs (None where that shows while training)."""
 
     exchange: Exchange
     codec: Codec | None
@@ -55,7 +56,9 @@ class Sent:
 def sent_in(body: Body, phase: str) -> tuple[Sent, ...]:
     """The exchanges of a body while one of its phases is on, in the order in which they leave."""
     lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    return tuple(_sent(body.statements, lets, 1.0, phase))
+    launched = launched_of(body.statements).exchanges
+    sent = _sent(body.statements, lets, 1.0, phase)
+    return tuple(replace(each, share=None) if each.exchange.place in launched else each for each in sent)
 
 
 def _sent(
@@ -105,6 +108,8 @@ def messages(exchange: Exchange, workers: int) -> float:
     """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
     topology = exchange.topology
     assert topology is not None, "a mix has a topology"
+    if met(topology):
+        return 1.0
     rounds = period(topology, workers) or ROUNDS_SAMPLED
     heard = (
         len(weights(topology, workers, round, SEED, rank)) - 1 for round in range(rounds) for rank in range(workers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relaxc.language.diagnostics import Diagnostic
 from relaxc.language.report import Report
 from relaxc.language.spec import Spec, Use
+from relaxc.program.checks.asynchronous import check_asynchronous
 from relaxc.program.checks.codes import check_codes
 from relaxc.program.checks.guards import check_guards
 from relaxc.program.checks.judged import Judged, judge
@@ -19,7 +20,7 @@ from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing)
+CHECKS = (check_order, check_guards, check_codes, check_lateness, check_asynchronous, check_mixing)
 
 
 @dataclass(frozen=True, slots=True)
