@@ -78,7 +78,7 @@ class Control:
     def guard(self, guard: Guard, inside: bool) -> None:
         outer = 0 if guard.parent < 0 else self.blocks[guard.parent]
         self.blocks.append(guard.block)
-        if ASYNC == guard.delay:
+        if guard.delay == ASYNC:
             self.result.outer[guard.block] = outer
             self.result.truths.append(self.arrives(guard) if guard.kind == "land" else inside and self.leaves(guard))
             return
@@ -128,7 +128,7 @@ class Control:
         owner, now = self.run.owner, self.run.owner.iteration
         outcome = owner.arrivals.outcome(entry.flight, now, self.run.is_there(entry.flight))
         due = bool(guard.most and now - entry.flight.since >= guard.most)
-        if outcome == DROP or outcome == LAND or due:
+        if outcome in (DROP, LAND) or due:
             del self.counts.aloft[guard.block]
         if outcome == DROP or not (outcome == LAND or due):
             return False

@@ -18,7 +18,8 @@ def agree(body: Body, workers: int, seed: int, drops: bool) -> None:
             Program((body,)), workers, seed, sizes=(9, 0, 17), iterations=8, arrivals=lambda: Script(seed, drops)
         )
     except SpecError as error:
-        assert {d.code for d in error.diagnostics} <= REFUSALS
+        if not {d.code for d in error.diagnostics} <= REFUSALS:
+            raise
 
 
 SLOW = list(HealthCheck)

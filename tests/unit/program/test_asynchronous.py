@@ -72,8 +72,7 @@ def program(name: str) -> Program:
 
 def schedule(workers: int, steps: int) -> list[int]:
     """Who advances, one after the other: worker 0 is five times slower than the others."""
-    turns = [w for n in range(steps) for w in range(workers) if w or n % 5 == 0]
-    return turns
+    return [w for n in range(steps) for w in range(workers) if w or n % 5 == 0]
 
 
 def pulls(workers: int) -> Any:
