@@ -63,6 +63,8 @@ def _delay(clauses: Clauses, names: Names) -> int | Async | None:
 
 
 def _updates(clauses: Clauses, names: Names) -> str:
+    if isinstance(_delay(clauses, names), Async):
+        return "updates_async"
     return "updates_late" if _late(clauses, names) else "updates"
 
 

@@ -74,8 +74,8 @@ class Interpreter:
     `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
 
     `arrivals` says what becomes of asynchronous launches. `members` are the workers that this one runs, all by default;
-    several interpreters of one member each, which share `post`, `arrivals` and `residuals`, are workers that go at their
-    own pace (program/asynchronous.py).
+    several interpreters of one member each, which share `post`, `arrivals` and `residuals`, are workers that go at
+    their own pace (program/asynchronous.py).
     """
 
     def __init__(

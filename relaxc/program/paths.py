@@ -30,11 +30,11 @@ STORED, FINITE = "stored", "finite"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`kind` is every, phase, land or launch; `parent` the guard of the enclosing block, -1 for the body. Only where the
-    parent is true does an `every` count or a `phase` look. `land` belongs to an `after`: it is true where an entry of
-    that block's queue is due, whatever the parent; with the delay ASYNC, where its launch has arrived. `launch` stands
-    right behind the `land` of an async block, with the same block and parent: it is true where the parent is, nothing
-    of the block is under way, and nothing of it lands in this iteration.
+    """`kind` is every, phase, land or launch; `parent` the guard of the enclosing block, -1 for the body. Only where
+    the parent is true does an `every` count or a `phase` look. `land` belongs to an `after`: it is true where an
+    entry of that block's queue is due, whatever the parent; with the delay ASYNC, where its launch has arrived.
+    `launch` stands right behind the `land` of an async block, with the same block and parent: it is true where the
+    parent is, nothing of the block is under way, and nothing of it lands in this iteration.
 
     every: `how` and `period` as in ir.Every. phase: `first`, `end`. land: `delay`, and `most`, the age at which an
     async landing is waited for (0: never).
@@ -83,8 +83,9 @@ class Transfer:
     can be under way; this iteration's is number r % copies. `after` is the block of the `after` that reads the result
     late (-1 for none), from slot number (its launch's r) % copies.
 
-    `asynchronous` tells that this `after` is async: then `block` is it too, the round is the worker's number of launches
-    so far, there is one copy, and in whatever the transfer encodes the generator's `iteration` is the round.
+    `asynchronous` tells that this `after` is async: then `block` is it too, the round is the worker's number of
+    launches so far, there is one copy, and in whatever the transfer encodes the generator's `iteration` is the
+    round.
     """
 
     exchange: Exchange

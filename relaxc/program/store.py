@@ -66,9 +66,9 @@ class Store:
 @dataclass(frozen=True)
 class Scope:
     """One iteration of one parameter, in one block. `grad` and `present` are of the iteration: `present[w]` tells
-    whether worker w has a gradient to step with. `round` is that of the block's exchanges. `members` are the workers for
-    whom it is carried out; values of others are None. `launching` and `landing`: who does so in this iteration, by block
-    of an `after async`."""
+    whether worker w has a gradient to step with. `round` is that of the block's exchanges. `members` are the
+    workers for whom it is carried out; values of others are None. `launching` and `landing`: who does so in this
+    iteration, by block of an `after async`."""
 
     parameter: Parameter
     body: Body

@@ -1,7 +1,7 @@
 """Does what lands asynchronously depend on nothing but its own launch, and nothing else on it?
 
-An async block launches where nothing of it is under way, each worker by itself. So what it launches is read by that block
-alone, waits for nothing that lands with it, and what the block does is a worker's own affair.
+An async block launches where nothing of it is under way, each worker by itself. So what it launches is read by that
+block alone, waits for nothing that lands with it, and what the block does is a worker's own affair.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _its_own(after: After, report: Report) -> None:
             for e in within(value):
                 if isinstance(e, Exchange):
                     report.error("RX0351", "an exchange in an asynchronous block", place(e),
-                                 "the others would have to wait for its landing", "exchange before the block")  # fmt: skip
+                                 "others would have to wait for its landing", "exchange before the block")  # fmt: skip
 
 
 # --- the launch

@@ -86,9 +86,9 @@ def all_items(items: tuple[Item, ...]) -> Iterator[Item]:
 
 @dataclass
 class Sent:
-    """An exchange of a body. `block` is the block that runs it, `copies` how many launches can be under way, `after`
-    the block that reads it in a later iteration, -1 for none, `now` whether this iteration does; of an `asynchronous` one, the
-    `after` itself is its block."""
+    """An exchange of a body. `block` is the block that runs it, `copies` how many launches can be under way,
+    `after` the block that reads it in a later iteration, -1 for none, `now` whether this iteration does; of an
+    `asynchronous` one, the `after` itself is its block."""
 
     exchange: Exchange
     code: str | None

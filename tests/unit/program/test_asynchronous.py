@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import references.asynchronous as reference
 
 from relaxc import pipeline
 from relaxc.language.source import Source
@@ -17,6 +18,9 @@ from relaxc.program.flights import LAND, WAIT, Flight, Peers, Prompt
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import Program
 from relaxc.program.record import read_record
+from relaxc.topology.topology import Topology
+from relaxc.topology.weights import weights
+from relaxc.wire.dither import message_key, parameter_keys
 from relaxc.wire.parameters import Parameter
 
 SIZE, RATE = 6, 0.1
@@ -133,3 +137,53 @@ def test_pairs_keep_the_sum_of_what_all_have() -> None:
         after = np.array([w[0] for w in interpreter.weights])
         np.testing.assert_allclose(after.sum(0), pulls(4).sum(0), rtol=1e-9, atol=1e-12)
         assert np.ptp(after, axis=0).max() < np.ptp(pulls(4), axis=0).max()
+
+
+# --- against plain numpy
+
+
+SIMULATIONS = {
+    "async_average": reference.AsyncAverage, "async_bytegrad": reference.AsyncByteGrad, "adpsgd": reference.AdPsgd,
+    "swarm": reference.Swarm, "swarm_8bit": reference.Swarm8bit,
+}  # fmt: skip
+
+
+def moments(kept: Kept, workers: int, drawn: bool) -> dict[tuple[int, int], reference.Moment]:
+    """The schedule that was gone; with `drawn` partners are those of random_pairs, which are drawn from the seed."""
+    found: dict[tuple[int, int], reference.Moment] = {}
+    for w, lines in kept.lines.items():
+        for line in lines:
+            if line["event"] == "launch":
+                found[w, line["t"]] = reference.Moment(launches=line["round"])
+                continue
+            partner = tuple(line["peers"][0]) if line["peers"] else None
+            if drawn:
+                row = weights(Topology("random_pairs"), workers, line["round"], 3, w)
+                partner = next(((peer, line["round"]) for peer, _ in row if peer != w), None)
+            found[w, line["t"]] = reference.Moment(lands=line["round"], partner=partner)
+    return found
+
+
+def noise(worker: int, round: int) -> Any:
+    """The draws of the first encoding of a program (wire/dither.py)."""
+    key0, key1 = map(np.uint32, parameter_keys(message_key(3, round, 0, worker), 0))
+    mixed = np.arange(SIZE, dtype=np.uint32) ^ key0
+    for add in (key1, np.uint32(0)):
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+            mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)
+        mixed = (mixed ^ (mixed >> np.uint32(16))) + add
+    return (mixed >> np.uint32(8)) / 2.0**24
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("name", ALL)
+def test_fifty_steps_are_those_of_plain_numpy(name: str, workers: int) -> None:
+    kept, turns = Kept(), schedule(workers, 50)
+    found = run(name, workers, turns, kept)
+    start = [np.arange(SIZE) / 10.0 for _ in range(workers)]
+    made = SIMULATIONS[name](start, RATE, lambda w, x: x - pulls(workers)[w])
+    made.noise = noise
+    wanted = made.run(turns, moments(kept, workers, name == "swarm_8bit"))
+    assert sum(line["event"] == "land" for lines in kept.lines.values() for line in lines) >= 1
+    for w in range(workers):
+        np.testing.assert_allclose(found.weights(w)[0], wanted[w], rtol=1e-9, atol=1e-12)
