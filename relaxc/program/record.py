@@ -1,4 +1,4 @@
-"""A record of what asynchronous exchanges did (attach/recording.py writes it), and the interpreter on the same way again.
+"""A record of what asynchronous exchanges did (attach/recording.py writes it), and how the interpreter goes that way.
 
 With it a program is no relation any more but a function: the result is that of the run, to the bit.
 """

@@ -187,3 +187,15 @@ def test_fifty_steps_are_those_of_plain_numpy(name: str, workers: int) -> None:
     assert sum(line["event"] == "land" for lines in kept.lines.values() for line in lines) >= 1
     for w in range(workers):
         np.testing.assert_allclose(found.weights(w)[0], wanted[w], rtol=1e-9, atol=1e-12)
+
+
+def test_updates_of_one_worker_are_its_own() -> None:
+    """With a rate of 1 and no momentum what comes back is what it has done already."""
+    text = "relax updates { delay = async, every = 3, rate = 1, momentum = 0 }"
+    made = pipeline.to_program(pipeline.to_spec(Source("spec", text), {}))
+    interpreter = Interpreter(made, PARAMETERS, 1, 3, [np.arange(SIZE) / 10.0], Descent())
+    plain = np.arange(SIZE) / 10.0
+    for _ in range(20):
+        interpreter.iterate([[interpreter.weights[0][0] - pulls(1)[0]]])
+        plain = plain - RATE * (plain - pulls(1)[0])
+    np.testing.assert_allclose(interpreter.weights[0][0], plain, rtol=1e-12)
