@@ -86,6 +86,7 @@ class Asynchrony:
     def record(self, recorder: Recorder) -> None:
         """From now on. What has left before it is told of is told first."""
         for lane in self.lanes:
+            recorder.introduce(lane)
             if lane.flight is not None:
                 recorder.write("launch", lane, lane.flight, lane.flight.t)
         self.recorder = recorder

@@ -29,5 +29,13 @@ class Recorder:
         }  # fmt: skip
         self._file.write(json.dumps(line) + "\n")
 
+    def introduce(self, lane: Lane) -> None:
+        """Tell which parameters go together, under the number of the first."""
+        line = {
+            "t": 0, "body": lane.body, "parameter": lane.parameter, "block": lane.block, "event": "cohort",
+            "parameters": sorted(p.number for site in lane.sites for p in site.members),
+        }  # fmt: skip
+        self._file.write(json.dumps(line) + "\n")
+
     def close(self) -> None:
         self._file.close()

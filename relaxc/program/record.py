@@ -76,6 +76,10 @@ class Record:
         ended = self._ended.get(self._key(flight))
         return ended.peers if ended is not None else None
 
+    def begins(self, worker: int, iteration: int) -> bool:
+        """Whether this worker launched something in an iteration, which it may never have ended."""
+        return any(key[0] == worker and t == iteration for key, t in self._launched.items())
+
     def follows(self, worker: int, iteration: int, done: Sequence[int]) -> bool:
         """Whether all that lands in this iteration of a worker was launched in what is `done` of the others."""
         landing = self._landing.get((worker, iteration), [])
@@ -124,13 +128,15 @@ def replay(
     for one in made[1:]:
         one.residuals = made[0].residuals
     seen: list[list[list[Array]]] = [[] for _ in range(workers)]
-    while any(len(of) < count for of, count in zip(seen, iterations, strict=True)):
+    counts = [count + record.begins(w, count) for w, count in enumerate(iterations)]
+    while any(len(of) < count for of, count in zip(seen, counts, strict=True)):
         done = [len(of) for of in seen]
-        worker = next((w for w in range(workers) if done[w] < iterations[w] and record.follows(w, done[w], done)), None)
+        worker = next((w for w in range(workers) if done[w] < counts[w] and record.follows(w, done[w], done)), None)
         if worker is None:
             raise ValueError("something lands in this record before it was launched")
         one = made[worker]
-        own = gradient(worker, done[worker], one.weights[worker])
+        ends = done[worker] < iterations[worker]
+        own = gradient(worker, done[worker], one.weights[worker]) if ends else [None] * len(parameters)
         one.iterate([own if w == worker else [None] * len(parameters) for w in range(workers)])
         seen[worker].append([weight.copy() for weight in one.weights[worker]])
-    return seen
+    return [of[:count] for of, count in zip(seen, iterations, strict=True)]

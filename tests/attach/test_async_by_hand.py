@@ -77,14 +77,16 @@ def test_the_record_tells_launches_and_landings_in_turn(pool: Pool, tmp_path: Pa
     pool.run(train, 3, "mix", READY, [20, 20, 20], [0.003, 0.0, 0.006], str(tmp_path))
     met = {}
     for rank in range(3):
-        lines = [json.loads(line) for line in (tmp_path / f"rank{rank}.jsonl").read_text().splitlines()]
+        text = (tmp_path / f"rank{rank}.jsonl").read_text()
+        cohort, *lines = [json.loads(line) for line in text.splitlines()]
+        assert cohort["parameters"] == [0, 1]
         events = [line["event"] for line in lines]
-        assert set(events) <= {"launch", "land"}
-        assert all(a != b for a, b in itertools.pairwise(events))  # in turn
+        assert set(events) <= {"launch", "land", "settle"}
+        assert all((a == "launch") != (b == "launch") for a, b in itertools.pairwise(events))  # in turn
         rounds = [line["round"] for line in lines if line["event"] == "launch"]
         assert rounds == list(range(len(rounds)))
         for line in lines:
-            if line["event"] == "land":
+            if line["event"] != "launch":
                 met[rank, line["round"]] = tuple(line["peers"][0])
     assert met
     assert all(met[peer] == key for key, peer in met.items())  # both sides of each pair have landed
