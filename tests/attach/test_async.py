@@ -190,7 +190,7 @@ def test_a_checkpoint_goes_on_where_it_was(pool: Pool, spec: str, tmp_path: Path
         assert after_load == pytest.approx(at_save)
         assert mean == pytest.approx(added + 10 * 2.0, rel=1e-5)
         assert launched and all(value >= 0 for value in launched.values())
-        assert stats["landed"] >= 1
+        assert stats["launched"] >= 1
     if spec is not READY:  # all are at the same number of launches
         assert len({tuple(sorted((k.rpartition("/")[0], v) for k, v in one[3].items())) for one in found}) == 1
 
@@ -233,3 +233,32 @@ def uneven(rank: int, workers: int, spec: str) -> float:
 def test_join_waits_for_those_that_have_more(pool: Pool) -> None:
     added = sum((5 + 20 * rank) * (rank + 1.0) for rank in range(3)) / 3
     assert pool.run(uneven, 3, READY) == pytest.approx([added] * 3, rel=1e-5)
+
+
+def recorded(rank: int, workers: int, folder: str) -> str:
+    from loops import refused
+
+    _, _, relaxed = start(rank, "relax weights { every = 2 }")
+
+    def record() -> None:
+        with relaxed.record(folder):
+            pass
+
+    said = refused("RX0626", record)
+    relaxed.detach()
+    return said
+
+
+def test_a_plan_without_anything_asynchronous_has_nothing_to_record(pool: Pool, tmp_path: Path) -> None:
+    for said in pool.run(recorded, 2, str(tmp_path)):
+        assert "nothing of this plan is asynchronous" in said
+
+
+def test_pairs_of_whoever_is_ready_are_refused_on_nccl() -> None:
+    from relaxc.attach.fitting import refuse_backend
+    from relaxc.errors import ExchangeError
+
+    refuse_backend(plan(READY).manifest, "gloo")
+    refuse_backend(plan(PAIRS).manifest, "nccl")
+    with pytest.raises(ExchangeError, match=r"RX0625.*NCCL group"):
+        refuse_backend(plan(READY).manifest, "nccl")
