@@ -55,7 +55,7 @@ class Plan:
         are not there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
         """
         optimizers = _checked(model, optimizer, scaler, check_every)
-        if dist.is_available() and dist.is_initialized():
+        if dist.is_available() and dist.is_initialized() and dist.get_rank(group) >= 0:
             refuse_backend(self.manifest, dist.get_backend(group))
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
         groups = make_groups(group, timeout, any(body.program is not None for body in self.manifest.bodies))

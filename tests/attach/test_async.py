@@ -191,7 +191,7 @@ def test_a_checkpoint_goes_on_where_it_was(pool: Pool, spec: str, tmp_path: Path
         assert mean == pytest.approx(added + 10 * 2.0, rel=1e-5)
         assert launched and all(value >= 0 for value in launched.values())
         assert stats["launched"] >= 1
-    if spec is not READY:  # all are at the same number of launches
+    if spec is MEAN:  # all are at the same number of launches; of pairs, one that is alone in a round may be ahead
         assert len({tuple(sorted((k.rpartition("/")[0], v) for k, v in one[3].items())) for one in found}) == 1
 
 
