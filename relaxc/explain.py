@@ -9,7 +9,8 @@ from relaxc.program.agreement import phases_of
 from relaxc.program.checks.lateness import rounds_late, stable_below
 from relaxc.program.facts import Facts
 from relaxc.program.figures import Sent
-from relaxc.program.ir import Body, Exchange, Program, State
+from relaxc.program.ir import ASYNC, Body, Exchange, Program, State
+from relaxc.program.launched import launched_of
 from relaxc.program.paths import STAGES, Path, PathBody, Paths
 from relaxc.program.printer import print_program, print_selector, print_topology
 from relaxc.topology.kinds import pattern, period, refusal
@@ -30,6 +31,10 @@ AGREEMENT = {
     "local": "differ between workers",
 }
 CONSENSUS = "evaluate and save inside `relaxed.consensus()`, in which every replica holds the average"
+
+AT_ITS_OWN_TIME = (
+    "each worker starts it when the one before has landed there, and goes on training until it has arrived"
+)
 
 WHEN = {
     "begin": "when the iteration before has ended", "backward": "at the end of backward",
@@ -56,7 +61,7 @@ def _body(
         yield from _exchanges(body, phase)
     yield from _moments(paths)
     yield from _states(body.states)
-    yield f"  staleness: {_staleness(body, known.staleness)}"
+    yield f"  staleness: {_staleness(body, known)}"
     yield from _replicas(known)
     yield from _topologies(body, drawn)
     for phase in phases_of(body.statements):
@@ -67,7 +72,7 @@ def _body(
 
 
 def _exchanges(body: Body, phase: str) -> Iterator[str]:
-    sent = figures.sent_in(body, phase)
+    sent, launched = figures.sent_in(body, phase), launched_of(body.statements).exchanges
     if phase:
         yield f"  in phase {phase}:" + ("" if sent else " nothing is sent")
     for each in sent:
@@ -75,7 +80,9 @@ def _exchanges(body: Body, phase: str) -> Iterator[str]:
             yield f"  - {line}"
         if each.codec is not None and not each.codec.cast:
             yield f"  - {_kept(each)}"
-        if (often := _often(each)) is not None:
+        if each.exchange.place in launched:
+            yield f"  - {AT_ITS_OWN_TIME}"
+        elif (often := _often(each)) is not None:
             yield f"  - {often}"
 
 
@@ -127,10 +134,15 @@ def _states(states: Sequence[State]) -> Iterator[str]:
         yield f"  states: {', '.join(f'{state.name} (a {state.shape})' for state in states)}"
 
 
-def _staleness(body: Body, late: int) -> str:
+def _staleness(body: Body, known: Facts) -> str:
+    late = known.staleness
     if any(e.kind == "relay" for e in figures.all_exchanges(body)):
         path = "the links between two workers in the tree, less one"
         return f"{late} more than {path}" if late else path
+    if late == ASYNC:
+        return "what is exchanged is applied when it has arrived, however late that is"
+    if known.asynchronous:
+        return f"what is exchanged is applied when it has arrived, at most {late} iterations after it was sent"
     if late == 0:
         return "0, what is exchanged is applied in its own iteration"
     each = "iteration" if late == 1 else "iterations"

@@ -76,6 +76,7 @@ class TransferPlan(msgspec.Struct, frozen=True):
     block: int
     copies: int
     shape: str = "tensor"
+    asynchronous: bool = False
 
 
 class FragmentPlan(msgspec.Struct, frozen=True):
@@ -119,6 +120,7 @@ class ControlPlan(msgspec.Struct, frozen=True):
     end: int | None = None
     delay: int = 0
     name: str = ""
+    most: int = 0
 
 
 class StatePlan(msgspec.Struct, frozen=True):
@@ -147,6 +149,7 @@ class ProgramPlan(msgspec.Struct, frozen=True):
     paths: tuple[PathPlan, ...]
     settings: tuple[str, ...]
     owns: tuple[tuple[Any, int], ...] = ()
+    landings: tuple[PathPlan, ...] = ()
 
 
 class BodyPlan(msgspec.Struct, frozen=True):

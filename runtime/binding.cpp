@@ -208,8 +208,8 @@ void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbe
 
 struct PythonOperations {
   PythonOperations(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
-                   const py::object& watch)
-      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library), operations(carrier.queue()) {
+                   const py::object& watch, bool survives)
+      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library), operations(carrier.queue(), survives) {
     operations.watch = watch_of(watch);
   }
 
@@ -291,8 +291,9 @@ void define_operations(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<Self> operations(module, "Operations");
   operations
-      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&>(),
-           py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"))
+      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool>(),
+           py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
+           py::arg("survives") = false)
       .def(
           "run",
           [](Self& self, const Calls& calls, uint64_t iteration, std::vector<double> numbers, Weights weights) {
@@ -302,10 +303,11 @@ void define_operations(py::module_& module) {
       .def("job", [](const Self& self, std::vector<Piece> pieces) { return self.operations.job(std::move(pieces)); })
       .def(
           "start",
-          [](Self& self, Job& job, uint64_t iteration, Weights weights, bool held) {
-            self.operations.start(job, iteration, std::move(weights).value_or(std::vector<double>()), held);
+          [](Self& self, Job& job, uint64_t iteration, Weights weights, bool held, std::optional<uint64_t> tag) {
+            self.operations.start(job, iteration, std::move(weights).value_or(std::vector<double>()), held, tag);
           },
-          py::arg("job"), py::arg("iteration"), py::arg("weights") = py::none(), py::arg("held") = false, Release())
+          py::arg("job"), py::arg("iteration"), py::arg("weights") = py::none(), py::arg("held") = false,
+          py::arg("tag") = py::none(), Release())
       .def("ready", [](Self& self, Job& job, int bucket) { self.operations.ready(job, bucket); }, Release())
       .def("free", [](Self& self, Job& job) { self.operations.free(job); }, Release())
       .def(
@@ -314,6 +316,13 @@ void define_operations(py::module_& module) {
       .def(
           "done", [](Self& self, Job& job, int bucket) { return self.operations.done(job, bucket); }, py::arg("job"),
           py::arg("bucket") = -1, Release())
+      .def("over", [](const Self& self, const Job& job) { return self.operations.over(job); })
+      .def("failure",
+           [](const Self& self, const Job& job) {
+             auto failure = self.operations.failure(job);
+             return failure ? std::make_optional(std::make_tuple(failure->bucket, failure->peer, failure->what)) : std::nullopt;
+           })
+      .def("give_up", [](Self& self, Job& job) { self.operations.give_up(job); }, Release())
       .def("drain", [](Self& self) { self.operations.drain(); }, Release())
       .def("stop", [](Self& self) { self.carrier.stop(); })
       .def("counters", [](const Self& self) { return self.carrier.counters(self.operations.exposed_seconds()); });

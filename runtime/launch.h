@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,16 +14,25 @@
 
 namespace relaxc {
 
+struct Failure {
+  uint64_t iteration;
+  int bucket;
+  int peer;  // -1: not one peer's doing
+  std::string what;
+};
+
 class Launch : public Native {
  public:
   Launch(std::shared_ptr<const Pieces> pieces, uint64_t iteration)
       : pieces(std::move(pieces)),
         iteration(iteration),
+        tag(iteration),
         ready(this->pieces->buckets),
         landed(this->pieces->buckets) {}
 
   const std::shared_ptr<const Pieces> pieces;
   const uint64_t iteration;
+  uint64_t tag;                 // what its messages name, which is the iteration where nothing else is said
   std::vector<double> weights;  // of the inputs that are summed; empty for none
   at::ThreadLocalState state;   // so that a profiler of the caller sees the queue's ranges
 
@@ -30,6 +41,8 @@ class Launch : public Native {
   std::vector<char> landed;  // per bucket: its results are there
   bool finished = false;     // all has left too: its messages may be written again
   bool cancelled = false;
+  bool given_up = false;            // its transfers are aborted
+  std::optional<Failure> failure;   // of a queue that survives
 
   // What the queue's thread asks of the kind of launch.
   char* find(Operand::Source, const Segment&) override { throw std::invalid_argument("no native exchange"); }

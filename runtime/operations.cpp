@@ -7,7 +7,8 @@
 
 namespace relaxc {
 
-Operations::Operations(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {
+Operations::Operations(std::shared_ptr<Queue> queue, bool survives) : queue_(std::move(queue)) {
+  queue_->survives = survives;
   queue_->iteration_in_tags = true;
   queue_->start();
 }
@@ -23,11 +24,13 @@ std::shared_ptr<Job> Operations::job(std::vector<Piece> pieces) const {
   return std::make_shared<Job>(Job{std::move(made), nullptr});
 }
 
-void Operations::start(Job& job, uint64_t iteration, std::vector<double> weights, bool held) {
+void Operations::start(Job& job, uint64_t iteration, std::vector<double> weights, bool held,
+                       std::optional<uint64_t> tag) {
   free(job);
   if (auto failure = queue_->failure()) watch.fail(*failure);
   auto launch = std::make_shared<Launch>(job.pieces, iteration);
   launch->weights = std::move(weights);
+  launch->tag = tag.value_or(iteration);
   // A bucket without pieces has nothing to be held back.
   std::fill(launch->ready.begin(), launch->ready.end(), 1);
   if (held)
@@ -71,6 +74,16 @@ bool Operations::done(const Job& job, int bucket) const {
   for (size_t b = 0; b < job.pieces->buckets; ++b)
     if ((bucket < 0 || static_cast<size_t>(bucket) == b) && !queue_->landed(*job.newest, static_cast<int>(b))) return false;
   return true;
+}
+
+bool Operations::over(const Job& job) const { return !job.newest || queue_->finished(*job.newest); }
+
+std::optional<Failure> Operations::failure(const Job& job) const {
+  return job.newest ? queue_->failure_of(*job.newest) : std::nullopt;
+}
+
+void Operations::give_up(const Job& job) {
+  if (job.newest) queue_->give_up(job.newest);
 }
 
 void Operations::drain() {

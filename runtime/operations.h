@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "queue.h"
@@ -17,20 +18,26 @@ struct Job {
 
 class Operations {
  public:
-  explicit Operations(std::shared_ptr<Queue> queue);  // starts it
+  // Starts the queue. `survives`: a job that fails ends by itself.
+  explicit Operations(std::shared_ptr<Queue> queue, bool survives = false);
 
   Watch watch;
 
   // Throws std::invalid_argument for a piece of buckets out of order.
   std::shared_ptr<Job> job(std::vector<Piece> pieces) const;
   // Waits until the job's former run is over, then gives it to the queue. `held`: each bucket until it is ready().
-  void start(Job& job, uint64_t iteration, std::vector<double> weights, bool held);
+  // Its messages name `tag` where that is given, else the iteration.
+  void start(Job& job, uint64_t iteration, std::vector<double> weights, bool held, std::optional<uint64_t> tag = {});
   void ready(Job& job, int bucket);
   void free(const Job& job);              // waits until its messages may be written again
   // Waits for the results of the newest start; -1: of all buckets. Throws std::logic_error where a bucket is still held: an
   // earlier one need not land before it leaves.
   void wait(const Job& job, int bucket);
   bool done(const Job& job, int bucket) const;
+  // Of operations that survive. Whether all has come and gone; the newest start's failure; and an end to its waiting.
+  bool over(const Job& job) const;
+  std::optional<Failure> failure(const Job& job) const;
+  void give_up(const Job& job);
   void drain();  // waits until nothing is under way
   double exposed_seconds() const { return exposed_seconds_; }
 

@@ -102,6 +102,31 @@ bool Queue::cancel(const std::shared_ptr<Launch>& launch) {
   return true;
 }
 
+void Queue::give_up(const std::shared_ptr<Launch>& launch) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (launch->finished || launch->failure) return;
+    launch->given_up = true;
+    auto place = std::find(waiting_.begin(), waiting_.end(), launch);
+    if (place != waiting_.end()) {
+      waiting_.erase(place);
+      launch->failure = Failure{launch->iteration, -1, -1, "given up"};
+    }
+    if (current_ == launch && under_way_ != nullptr) under_way_->abort();
+  }
+  completed_.notify_all();
+}
+
+std::optional<Failure> Queue::failure_of(const Launch& launch) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return launch.failure;
+}
+
+bool Queue::finished(const Launch& launch) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return launch.finished;
+}
+
 bool Queue::landed(const Launch& launch, int bucket) const {
   std::lock_guard<std::mutex> lock(mutex_);
   return launch.landed[bucket] != 0;
@@ -119,7 +144,7 @@ bool Queue::wait(const Launch& launch, int bucket, int ms) const {
 }
 
 bool Queue::wait_finished(const Launch& launch, int ms) const {
-  return wait_until(ms, [&] { return launch.finished; });
+  return wait_until(ms, [&] { return launch.finished || launch.failure; });
 }
 
 bool Queue::wait_idle(int ms) const {
@@ -148,8 +173,7 @@ void Queue::loop() {
       at::ThreadLocalStateGuard guard(launch->state);
       run(*launch);
     } catch (const std::exception& error) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!failure_) failure_ = Failure{launch->iteration, -1, -1, error.what()};
+      record(*launch, {launch->iteration, -1, -1, error.what()});
     }
     end(launch);
   }
@@ -162,7 +186,7 @@ void Queue::end(const std::shared_ptr<Launch>& launch) {
     if (failure_)
       stopping_ = true;
     else
-      launch->finished = !launch->cancelled;
+      launch->finished = !launch->cancelled && !launch->failure;
   }
   completed_.notify_all();
 }
@@ -360,7 +384,7 @@ void Queue::run_kernel(Running& running, const Call& call, std::vector<double> w
 // A worker that is an iteration ahead waits, and says so, instead of taking another iteration's message for this one's.
 int Queue::tag_of(const Running& running, const Action& action) const {
   if (!iteration_in_tags) return action.tag;
-  return static_cast<int>((running.launch.iteration & 1023) << 20) | action.tag;
+  return static_cast<int>((running.launch.tag & 1023) << 20) | action.tag;
 }
 
 void Queue::timed(const std::function<void()>& kernels) {
@@ -379,6 +403,7 @@ void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) throw std::runtime_error("stopped");
+    if (running.launch.given_up) throw std::runtime_error("given up");
     under_way_ = &transfer;
   }
   struct Clear {
@@ -391,6 +416,7 @@ void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
   while (!transfer.wait(collective_slice_ms)) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) throw std::runtime_error("stopped");
+    if (running.launch.given_up) throw std::runtime_error("given up");
   }
 }
 
@@ -402,12 +428,22 @@ void Queue::mark_landed(Launch& launch, int bucket) {
   completed_.notify_all();
 }
 
-void Queue::fail(const Running& running, const std::string& what) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_) failure_ = Failure{running.launch.iteration, running.bucket, running.peer, what};
-  }
+void Queue::fail(Running& running, const std::string& what) {
+  record(running.launch, {running.launch.iteration, running.bucket, running.peer, what});
   completed_.notify_all();
+  if (!survives) return;
+  for (auto& piece : running.arriving)
+    for (auto& transfer : piece)
+      if (transfer) left_behind_.push_back(std::move(transfer));
+  for (auto& sent : running.sends) left_behind_.push_back(std::move(sent.transfer));
+}
+
+void Queue::record(Launch& launch, Failure failure) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (survives && !stopping_)
+    launch.failure = std::move(failure);
+  else if (!failure_)
+    failure_ = std::move(failure);
 }
 
 }  // namespace relaxc

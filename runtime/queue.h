@@ -16,13 +16,6 @@
 
 namespace relaxc {
 
-struct Failure {
-  uint64_t iteration;
-  int bucket;
-  int peer;  // -1: not one peer's doing
-  std::string what;
-};
-
 struct Counters {
   std::atomic<uint64_t> busy_ns{0};      // exchange under way
   std::atomic<uint64_t> kernel_ns{0};    // kernels at work, fragments too
@@ -41,6 +34,10 @@ class Queue {
   bool is_ready(const Launch& launch, int bucket) const;
   // Cancel the newest launch; false where one of its buckets has left already. Waits for no other worker.
   bool cancel(const std::shared_ptr<Launch>& launch);
+  // Of a queue that survives: the launch fails, whatever it waits for.
+  void give_up(const std::shared_ptr<Launch>& launch);
+  std::optional<Failure> failure_of(const Launch& launch) const;
+  bool finished(const Launch& launch) const;
   bool landed(const Launch& launch, int bucket) const;
   // Wait at most `ms`; true when done. Rethrows nothing: see failure().
   bool wait(const Launch& launch, int bucket, int ms) const;
@@ -57,6 +54,8 @@ class Queue {
   // So that loops which have come apart are noticed. Gradients, in which all workers take part in each backward, go
   // without: 16 MB at 100 Mbit/s took 1/3.49 and 1/3.52 of an all-reduce's time with it, 1/3.57 and 1/3.66 without.
   bool iteration_in_tags = false;
+  // A launch that fails ends by itself, and the next one begins: for exchanges that may be dropped.
+  bool survives = false;
   void timed(const std::function<void()>& kernels);  // runs kernels, of this thread or of a caller's
 
  private:
@@ -79,7 +78,8 @@ class Queue {
   bool wait_until(int ms, Until until) const;
   void mark_landed(Launch& launch, int bucket);
   void end(const std::shared_ptr<Launch>& launch);
-  void fail(const Running& running, const std::string& what);
+  void fail(Running& running, const std::string& what);
+  void record(Launch& launch, Failure failure);
 
   std::unique_ptr<Transport> transport_;
   const int pid_;
@@ -93,6 +93,8 @@ class Queue {
   int next_bucket_ = -1;              // the one that the thread waits for
   std::optional<Failure> failure_;
   Transfer* under_way_ = nullptr;
+  // What failed launches have posted: a message that comes after all finds memory that nobody else uses.
+  std::vector<std::unique_ptr<Transfer>> left_behind_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import codecs_by_hand as codecs
@@ -12,8 +13,10 @@ from path_runner import PathRunner
 
 from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import round_to
+from relaxc.program.flights import DROP, LAND, WAIT, Arrivals, Flight, Prompt
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import (
+    ASYNC,
     After,
     Apply,
     Assign,
@@ -43,6 +46,7 @@ MINMAX, STOCHASTIC = codecs.minmax(4, 8), codecs.minmax(4, 8, stochastic=True)
 ONEBIT, MODULO = codecs.onebit(16), codecs.guarded(4, 0.25, 16)
 RING, PAIRS, TURNING = Topology("ring"), Topology("random_pairs"), Topology("one_peer_exponential")
 HEARD, TREE = Topology("exponential"), Topology("chain")
+READY = Topology("ready_pairs", (RING,))
 STATES = (
     State("a", Constant(0.0), "tensor"),
     State("b", Read("weight"), "tensor"),
@@ -60,6 +64,7 @@ class Writer:
         self.draw = draw
         self.places = self.blocks = self.lets = 0
         self.exchanges = 0
+        self.ready = self.bounded = False
 
     def pick(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
@@ -201,6 +206,76 @@ class Writer:
                 return [Phase(number, "p", first, last, body)]
         return [After(number, self.pick(1, 2, 3), body)]
 
+    # --- what lands when it has arrived
+
+    def asynchronous(self, names: dict[str, str], top: bool) -> list[Statement]:
+        """Lets with exchanges, which nothing else reads, and their `after async`."""
+        made, inner = [], dict(names)
+        for _ in range(self.pick(1, 1, 2)):
+            made += self.launched(names, inner)
+        if self.pick(True, False):
+            self.lets += 1
+            made.append(Let(f"y{self.lets}", Apply("-", (Read(f"x{self.lets - 1}"), self.alone(names)))))
+            inner[f"y{self.lets}"] = "tensor"
+        body = [Assign(self.pick("weight", "weight", "a", "b"), Apply("+", (Read("weight"), self.alone(inner))))]
+        body += self.pick([], [Assign("m", self.number(names))], [Assign("c", Reduce("norm", self.alone(inner)))])
+        if self.pick(True, False, False):
+            body.insert(0, Let(f"z{self.lets}", self.alone(inner)))
+            body.append(Assign("a", Read(f"z{self.lets}")))
+        most = self.pick(0, 2, 3) if top and self.bounded else 0
+        return [*made, After(self.block(), ASYNC, tuple(body), None, most)]
+
+    def placed(self, names: dict[str, str]) -> list[Statement]:
+        """In a block or not."""
+        how = self.pick("plain", "plain", "every", "phase")
+        number = self.block() if how != "plain" else 0
+        known = {n: shape for n, shape in names.items() if n in SHAPES or shape == "number"}  # no let of an exchange
+        inner = self.asynchronous(known, how == "plain")
+        match how:
+            case "every":
+                period = self.pick(Constant(2.0), Read("n"))
+                return [Every(number, self.pick("number", "geometric"), period, tuple(inner))]
+            case "phase":
+                return [Phase(number, "q", 1, self.pick(6, None), tuple(inner))]
+        return inner
+
+    def launched(self, names: dict[str, str], inner: dict[str, str]) -> list[Statement]:
+        """A let with an exchange, plain or of a code."""
+        self.lets += 1
+        name, other = f"x{self.lets}", self.alone(names)
+        if self.pick(True, True, False):
+            inner[name] = "tensor"
+            sent = self.exchange_of(self.alone(names))
+            return [Let(name, self.pick(sent, Apply("-", (sent, other)), Apply("*", (sent, Read("rank")))))]
+        code = f"q{self.lets}"
+        value = Encode(self.alone(names), self.pick(MINMAX, MODULO, STOCHASTIC), self.place())
+        sent = Exchange("mix", Read(code), None, "none", "", self.graph(), self.place())
+        inner[name] = "tensor"
+        made: list[Statement] = [Let(code, value), Let(name, Apply("-", (sent, Decode(Read(code)))))]
+        if self.pick(True, False):
+            made.insert(1, Let(f"d{self.lets}", Apply("+", (Decode(Read(code)), other))))
+            inner[f"d{self.lets}"] = "tensor"
+        return made
+
+    def exchange_of(self, value: Expression) -> Exchange:
+        kind = self.pick("mean", "sum", "mix", "mix", "mix")
+        used = self.pick(None, MINMAX, ONEBIT, STOCHASTIC)
+        feedback = "none" if used is None else self.pick("none", "worker", *(["both"] if kind != "mix" else []))
+        if kind == "mix":
+            return Exchange(kind, value, used, feedback, "", self.graph(), self.place())
+        route = "all" if used is None else self.pick("all", "ring")
+        return Exchange(kind, value, used, feedback, route, None, self.place())
+
+    def graph(self) -> Topology:
+        return READY if self.ready else self.pick(RING, PAIRS, TURNING)
+
+    def alone(self, names: dict[str, str]) -> Expression:
+        """A tensor without an exchange."""
+        sent, self.exchanges = self.exchanges, 4
+        made = self.tensor({n: s for n, s in names.items() if s != "code"}, 2)
+        self.exchanges = sent
+        return Apply("+", (made, Read("weight")))
+
     # --- gradients
 
     def opening(self, names: dict[str, str]) -> tuple[Statement, ...]:
@@ -238,6 +313,43 @@ def bodies() -> st.SearchStrategy[Body]:
     return body()
 
 
+def asynchronous_bodies(bounded: bool = False, ready: bool = False) -> st.SearchStrategy[Body]:
+    """Bodies with one or two `after async` among other statements: `bounded` ones have limits to their age, in `ready`
+    ones partners find each other."""
+
+    @st.composite
+    def body(draw: Any) -> Body:
+        writer, names = Writer(draw), {**SHAPES, "m": "number"}
+        writer.ready, writer.bounded = ready, bounded
+        made: list[Statement] = list(writer.opening(names))
+        for where in ("before", "step", "behind"):
+            if where == "step":
+                made += [Step()] if writer.pick(True, True, False) else []
+                continue
+            made += writer.statements(names, 1, writer.pick(0, 1, 2))
+            if where == "behind" or writer.pick(True, False):
+                made += writer.placed(names)
+        made += writer.statements(names, 1, writer.pick(0, 1))
+        return Body(None, (*STATES, State("m", Constant(0.5), "number")), tuple(made))
+
+    return body()
+
+
+class Script(Prompt):
+    """Arrivals by chance, drawn from what a launch is; with `drops` some never land."""
+
+    def __init__(self, seed: int, drops: bool) -> None:
+        super().__init__()
+        self.seed, self.drops = seed, drops
+
+    def outcome(self, flight: Flight, iteration: int, there: bool) -> str:
+        key = (self.seed, flight.worker, flight.block, flight.round, iteration)
+        chance = random.Random(repr(key)).random()
+        if self.drops and not flight.neighbours and chance < 0.05:
+            return DROP
+        return LAND if there and chance < 0.6 else WAIT
+
+
 class Descent:
     """A user's optimiser whose own state changes as it steps."""
 
@@ -265,13 +377,14 @@ def check_agreement(
     dtype: str = "f32",
     sizes: Sequence[int] = (9, 0, 33),
     iterations: int = 12,
+    arrivals: Callable[[], Arrivals] = Prompt,
 ) -> PathRunner:
     """Interpreter and PathRunner have the same bits in all weights, states and residuals after every iteration."""
     parameters = [Parameter(n, f"p{n}", (size,), dtype) for n, size in enumerate(sizes)]
     draw = np.random.default_rng(seed)
     start = [drawn(draw, p) for p in parameters]
-    before = Interpreter(program, parameters, workers, seed, start, Descent())
-    after = PathRunner(to_paths(program), parameters, workers, seed, start, Descent())
+    before = Interpreter(program, parameters, workers, seed, start, Descent(), arrivals=arrivals())
+    after = PathRunner(to_paths(program), parameters, workers, seed, start, Descent(), arrivals())
     for _ in range(iterations):
         grads = [[None if draw.random() < 0.1 else drawn(draw, p) for p in parameters] for _ in range(workers)]
         if grads[0][0] is not None and draw.random() < 0.1:

@@ -9,25 +9,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relaxc.program.arithmetic import host_number
+from relaxc.program.flights import DROP, LAND, Flight
+from relaxc.program.ir import ASYNC
 from relaxc.program.paths import Guard, SetNumber
 from relaxc.wire.draws import geometric, head_start
 
 
 @dataclass
 class Entry:
-    """A launch that has not landed. `numbers` are its captures, by worker."""
+    """A worker's launch that has not landed. `numbers` are its captures, `flight` is for an async one."""
 
     due: int
     round: int
-    numbers: list[dict[str, float]]
+    numbers: dict[str, float] = field(default_factory=dict)
+    flight: Flight | None = None
 
 
 @dataclass
 class Counts:
+    """What control of one worker remembers of one parameter."""
+
     runs: dict[int, int] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)
     waited: dict[int, int] = field(default_factory=dict)
     queues: dict[int, deque[Entry]] = field(default_factory=dict)
+    aloft: dict[int, Entry] = field(default_factory=dict)
+    launches: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,11 +50,11 @@ class Turn:
 
 
 class Control:
-    """Guards from the top, as worker 0's numbers have them: they are the same on all workers."""
+    """Guards of one worker from the top."""
 
     def __init__(self, run: Any) -> None:
-        self.run, self.counts = run, run.store.counts
-        self.now = {**run.store.numbers[0], "t": float(run.owner.iteration)}
+        self.run, self.counts = run, run.store.counts[run.w]
+        self.now = {**run.store.numbers[run.w], "t": float(run.owner.iteration)}
         self.result = Turn(rounds={0: run.owner.iteration})
         self.blocks: list[int] = []
 
@@ -71,6 +78,10 @@ class Control:
     def guard(self, guard: Guard, inside: bool) -> None:
         outer = 0 if guard.parent < 0 else self.blocks[guard.parent]
         self.blocks.append(guard.block)
+        if guard.delay == ASYNC:
+            self.result.outer[guard.block] = outer
+            self.result.truths.append(self.arrives(guard) if guard.kind == "land" else inside and self.leaves(guard))
+            return
         if guard.kind == "land":
             self.result.truths.append(self.land(guard, inside, outer))
             return
@@ -101,11 +112,37 @@ class Control:
         queue, block, t = self.counts.queues.setdefault(guard.block, deque()), guard.block, self.run.owner.iteration
         self.result.outer[block] = outer
         if launches:
-            numbers: list[dict[str, float]] = [{} for _ in self.run.workers]
-            self.result.launched[block] = Entry(t + guard.delay, self.result.rounds[outer], numbers)
+            self.result.launched[block] = Entry(t + guard.delay, self.result.rounds[outer])
             queue.append(self.result.launched[block])
         if not queue or queue[0].due > t:
             return False
         self.result.landing[block] = queue.popleft()
         self.result.rounds[block] = self.result.landing[block].round
+        return True
+
+    def arrives(self, guard: Guard) -> bool:
+        entry = self.counts.aloft.get(guard.block)
+        if entry is None:
+            return False
+        assert entry.flight is not None
+        owner, now = self.run.owner, self.run.owner.iteration
+        outcome = owner.arrivals.outcome(entry.flight, now, self.run.is_there(entry.flight))
+        due = bool(guard.most and now - entry.flight.since >= guard.most)
+        if outcome in (DROP, LAND) or due:
+            del self.counts.aloft[guard.block]
+        if outcome == DROP or not (outcome == LAND or due):
+            return False
+        self.result.landing[guard.block] = entry
+        self.result.rounds[guard.block] = entry.round
+        return True
+
+    def leaves(self, guard: Guard) -> bool:
+        block = guard.block
+        if block in self.counts.aloft or block in self.result.landing:
+            return False
+        round = self.counts.launches.get(block, 0)
+        self.counts.launches[block] = round + 1
+        self.result.launched[block] = Entry(-1, round, flight=self.run.flight(block, round))
+        self.counts.aloft[block] = self.result.launched[block]
+        self.result.rounds[block] = round
         return True

@@ -6,7 +6,7 @@ tail is NaN, a slot is taken twice only after it was waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from relaxc.program.exchange import (
     run_exchange,
     shared_keys,
 )
+from relaxc.program.flights import Arrivals, Flight, Peers, Post, Prompt, met_neighbours
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -47,6 +48,8 @@ from relaxc.wire.parameters import Parameter
 from relaxc.wire.selection import assign
 
 NOTHING = np.nan
+PATIENCE = 1000
+"""Rounds of all workers in which nobody ends, before they are taken to be stuck."""
 
 
 @dataclass
@@ -55,10 +58,12 @@ class _Store:
 
     tensors: list[dict[str, Array]]
     numbers: list[dict[str, float]]
-    counts: Counts = field(default_factory=Counts)
+    counts: list[Counts]
     slots: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
     kept: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
-    under_way: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
+    under_way: dict[tuple[int, int], list[Array | None]] = field(default_factory=dict)
+    meetings: dict[tuple[int, int], dict[int, Array | Code]] = field(default_factory=dict)
+    """What has been put into an exchange that not all have started."""
 
 
 class PathRunner:
@@ -72,9 +77,12 @@ class PathRunner:
         seed: int = 0,
         weights: Sequence[Array] | None = None,
         optimizer: Rule | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self.paths, self.parameters, self.workers, self.seed = paths, parameters, workers, seed
         self.optimizer = optimizer
+        self.arrivals: Arrivals = arrivals or Prompt()
+        self.post = Post(workers, seed)
         self.iteration = 0
         self.bodies = assign([body.selector for body in paths.bodies], parameters)
         native = Program(tuple(Body(b.selector, (), _native(b.gradient)) for b in paths.bodies))
@@ -100,7 +108,7 @@ class PathRunner:
         Return what `.grad` is when the user's optimiser steps, in the same shape.
         """
         made = self._native.iterate(grads)
-        results = [_Run(self, p, [g[p.number] for g in made]).run() for p in self.parameters]
+        results = [_iteration(self, p, [g[p.number] for g in made]) for p in self.parameters]
         self.iteration += 1
         return [[result[w] for result in results] for w in range(self.workers)]
 
@@ -111,7 +119,11 @@ class PathRunner:
     def _started(self, parameter: Parameter, weight: Array | None) -> _Store:
         real, body = real_type(parameter), self._body(parameter)
         flat = np.zeros(parameter.elements, real) if weight is None else np.asarray(weight).ravel().astype(real)
-        store = _Store([{"weight": round_to(flat, parameter.dtype)} for _ in range(self.workers)], [])
+        store = _Store(
+            [{"weight": round_to(flat, parameter.dtype)} for _ in range(self.workers)],
+            [],
+            [Counts() for _ in range(self.workers)],
+        )
         for w in range(self.workers):
             numbers = {"workers": float(self.workers), "rank": float(w), "t": 0.0}
             for state in body.states:
@@ -165,85 +177,119 @@ class _Evaluator(Evaluator):
         return [(store.target, self.value(store.value)) for store in fragment.stores]
 
 
-class _Run:
-    """One iteration of one parameter."""
+def _iteration(owner: PathRunner, parameter: Parameter, grads: Sequence[Array | None]) -> list[Array | None]:
+    """All workers side by side, each as far as it gets without waiting."""
+    runs = [_Run(owner, parameter, grad, w) for w, grad in enumerate(grads)]
+    for run in runs:
+        for entry in run.turn.launched.values():
+            if entry.flight is not None:
+                owner.arrivals.launched(entry.flight)
+    going = {run.w: run.run() for run in runs}
+    stuck = 0
+    while going:
+        for w, steps in list(going.items()):
+            try:
+                next(steps)
+            except StopIteration:
+                del going[w]
+                stuck = 0
+        stuck += 1
+        assert stuck < PATIENCE, "workers wait for one another"
+    return [run.gradient for run in runs]
 
-    def __init__(self, owner: PathRunner, parameter: Parameter, grads: Sequence[Array | None]) -> None:
-        self.owner, self.parameter, self.body = owner, parameter, owner._body(parameter)
+
+class _Run:
+    """One iteration of one parameter on one worker."""
+
+    def __init__(self, owner: PathRunner, parameter: Parameter, grad: Array | None, w: int) -> None:
+        self.owner, self.parameter, self.body, self.w = owner, parameter, owner._body(parameter), w
         self.store = owner._stores[parameter.number]
         self.real = real_type(parameter)
-        self.present = [g is not None for g in grads]
-        for w, grad in enumerate(grads):
-            self.store.tensors[w]["grad"] = np.zeros(parameter.elements, self.real) if grad is None else grad
+        self.present = grad is not None
+        self.store.tensors[w]["grad"] = np.zeros(parameter.elements, self.real) if grad is None else grad
         self.turn = Control(self).turn()
-        self.sent: dict[int, list[Array | Code]] = {}
-        self.arrived: dict[int, list[Array]] = {}
+        self.put_in: dict[int, Array | Code] = {}
+        self.arrived: dict[int, Array] = {}
+        self.gradient: Array | None = None
 
-    @property
-    def workers(self) -> range:
-        return range(self.owner.workers)
-
-    def run(self) -> list[Array | None]:
+    def run(self) -> Iterator[None]:
         if not self.body.paths:
             self.step()
-            return self.gradients()
+            self.gradient = self.grad()
+            return
         path = next(p for p in self.body.paths if p.guards == tuple(self.turn.truths))
-        self.numbers = [_Numbers(self, path, w) for w in self.workers]
+        self.numbers = _Numbers(self, path)
         for stage in ("begin", "backward", "before"):
-            self.stage(path, stage)
-        gradients = self.gradients()
+            yield from self.stage(path, stage)
+        self.gradient = self.grad()
         if path.steps:
             self.step()
-        self.stage(path, "after")
-        for w in self.workers:
-            self.store.tensors[w]["grad"] = np.full(self.parameter.elements, NOTHING, self.real)
-        self.stage(path, "tail")
+        yield from self.stage(path, "after")
+        self.store.tensors[self.w]["grad"] = np.full(self.parameter.elements, NOTHING, self.real)
+        yield from self.stage(path, "tail")
         self.commit(path)
-        return gradients
 
-    def gradients(self) -> list[Array | None]:
-        return [self.store.tensors[w]["grad"] if self.present[w] else None for w in self.workers]
+    def grad(self) -> Array | None:
+        return self.store.tensors[self.w]["grad"] if self.present else None
 
     def step(self) -> None:
         rule = self.owner.optimizer
-        for w in self.workers if rule is not None else ():
-            if self.present[w]:
-                memory = self.store.tensors[w]
-                new = rule.step(w, self.parameter, memory["weight"], memory["grad"])  # type: ignore[union-attr]
-                memory["weight"] = round_to(np.asarray(new, self.real), self.parameter.dtype)
+        if rule is not None and self.present:
+            memory = self.store.tensors[self.w]
+            new = rule.step(self.w, self.parameter, memory["weight"], memory["grad"])
+            memory["weight"] = round_to(np.asarray(new, self.real), self.parameter.dtype)
 
     def commit(self, path: Path) -> None:
-        for w in self.workers:
-            last = {state: self.numbers[w][name] for state, name in path.states}
-            for block, name, value in path.captures:
-                self.turn.launched[block].numbers[w][name] = self.numbers[w].of(value)
-            self.store.numbers[w].update(last)
+        last = {state: self.numbers[name] for state, name in path.states}
+        for block, name, value in path.captures:
+            self.turn.launched[block].numbers[name] = self.numbers.of(value)
+        self.store.numbers[self.w].update(last)
+
+    # --- asynchronous launches
+
+    def flight(self, block: int, round: int) -> Flight:
+        exchanges = [t.exchange for t in self.body.transfers if t.asynchronous and t.after == block]
+        near = met_neighbours(exchanges, self.owner.workers, self.w)
+        number = self.owner.bodies[self.parameter.number] or 0
+        return Flight(self.w, number, self.parameter.number, block, round, self.owner.iteration, near)
+
+    def peers(self, flight: Flight) -> Peers | None:
+        return self.owner.arrivals.peers(flight) if flight.neighbours else None
+
+    def is_there(self, flight: Flight) -> bool:
+        peers = self.peers(flight)
+        return all(
+            self.owner.post.is_there(_summed(t), self.parameter.number, self.w, flight.round, peers)
+            for t in self.body.transfers
+            if t.asynchronous and t.after == flight.block
+        )
 
     # --- operations
 
-    def stage(self, path: Path, name: str) -> None:
+    def stage(self, path: Path, name: str) -> Iterator[None]:
         for operation in path.stage(name):
             match operation.kind:
                 case "compute":
                     self.compute(self.body.fragments[operation.number])
                 case "start":
                     self.start(operation.number, self.body.transfers[operation.number])
+                case "finish" if operation.late and self.body.transfers[operation.number].asynchronous:
+                    yield from self.land(operation.number, self.body.transfers[operation.number])
                 case "finish":
-                    self.finish(operation, self.body.transfers[operation.number])
+                    yield from self.finish(operation, self.body.transfers[operation.number])
 
     def compute(self, fragment: Fragment) -> None:
-        for w in self.workers:
-            evaluator = self.evaluator(fragment, w)
-            if fragment.sends is not None:
-                assert fragment.value is not None
-                self.encode(fragment, evaluator, w)
-            stores = evaluator.stores(fragment)
-            if fragment.near is not None:
-                self.check_near(fragment, evaluator, w)
-            for target, value in stores:
-                self.put(target, np.asarray(value, self.real), w)
+        evaluator = self.evaluator(fragment)
+        if fragment.sends is not None:
+            assert fragment.value is not None
+            self.encode(fragment, evaluator)
+        stores = evaluator.stores(fragment)
+        if fragment.near is not None:
+            self.check_near(fragment, evaluator)
+        for target, value in stores:
+            self.put(target, np.asarray(value, self.real))
 
-    def encode(self, fragment: Fragment, evaluator: _Evaluator, w: int) -> None:
+    def encode(self, fragment: Fragment, evaluator: _Evaluator) -> None:
         """What is decoded of a code may be read by the fragment's lets; what is put in reads none of that."""
         assert fragment.sends is not None and fragment.value is not None
         transfer = self.body.transfers[fragment.sends]
@@ -256,55 +302,88 @@ class _Run:
         if transfer.coded:
             exchange = transfer.exchange
             assert exchange.codec is not None and not isinstance(value, Code)
-            keys = encoding_keys(self.owner.seed, self.owner.iteration, exchange.place, w, self.parameter)
-            key = (exchange.place, self.parameter.number)
-            made = Residuals.zeros(self.parameter, self.owner.workers)
-            states = self.owner.residuals.setdefault(key, made).states[w] if exchange.codec.states else {}
-            shared = shared_keys(self.owner.seed, self.owner.iteration, self.parameter)
+            moment = self.moment(transfer)
+            keys = encoding_keys(self.owner.seed, moment, exchange.place, self.w, self.parameter)
+            shared = shared_keys(self.owner.seed, moment, self.parameter)
+            states = self.residuals(transfer).states[self.w] if exchange.codec.states else {}
             message = encode(exchange.codec, value, keys, states=states, shared=shared)
             value = Code(exchange.codec, value, message, states, shared=shared)
             evaluator.tensors = {**tensors, "coded": value.decoded()}
-        self.sent.setdefault(fragment.sends, []).append(value)
+        self.put_in[fragment.sends] = value
 
-    def check_near(self, fragment: Fragment, evaluator: _Evaluator, w: int) -> None:
+    def moment(self, transfer: Transfer) -> int:
+        """What draws are of."""
+        return self.turn.rounds[transfer.block] if transfer.asynchronous else self.owner.iteration
+
+    def check_near(self, fragment: Fragment, evaluator: _Evaluator) -> None:
         assert fragment.near is not None and fragment.receives is not None
-        put = self.sent[fragment.receives][w]
+        put = self.put_in[fragment.receives]
         put = put.put if isinstance(put, Code) else put
         assert evaluator.full(evaluator.value(fragment.near)).tobytes() == put.tobytes(), "near is not what was sent"
 
     def start(self, number: int, transfer: Transfer) -> None:
         """The exchange by its definition; nobody may see its result before it is waited for."""
         key = (number, self.copy(transfer.block, transfer.copies))
+        value = self.store.slots[key][self.w] if transfer.leaves == "slot" else self.put_in[number]
+        if transfer.asynchronous:
+            self.owner.post.put(self.occurrence(transfer, [value] * self.owner.workers, None), self.w)
+            return
         assert key not in self.store.under_way, f"slot {key} is taken while it is under way"
-        exchange = transfer.exchange
-        if exchange.kind == "mean" and exchange.codec is None:
-            exchange = replace(exchange, kind="sum")
-        values: Sequence[Array | Code] = self.store.slots[key] if transfer.leaves == "slot" else self.sent[number]
-        parameter = self.parameter if transfer.shape == "tensor" else cell_of(self.parameter)
+        meeting = self.store.meetings.setdefault(key, {})
+        meeting[self.w] = value
+        if len(meeting) < self.owner.workers:
+            return
+        del self.store.meetings[key]
+        values = [meeting[w] for w in range(self.owner.workers)]
         rows = None
-        if exchange.topology is not None:
+        if transfer.exchange.topology is not None:
             round, seed = self.turn.rounds[transfer.block], self.owner.seed
-            rows = [weights(exchange.topology, self.owner.workers, round, seed, w) for w in self.workers]
-        self.store.under_way[key] = run_exchange(self.occurrence(exchange, values, rows, parameter))
+            everyone = range(self.owner.workers)
+            rows = [weights(transfer.exchange.topology, self.owner.workers, round, seed, w) for w in everyone]
+        self.store.under_way[key] = list(run_exchange(self.occurrence(transfer, values, rows)))
 
-    def occurrence(
-        self, exchange: Exchange, values: Sequence[Array | Code], rows: Any, parameter: Parameter
-    ) -> Occurrence:
-        key = (exchange.place, parameter.number)
-        residuals = self.owner.residuals.setdefault(key, Residuals.zeros(parameter, self.owner.workers))
-        held = self.owner.held.setdefault(key, [{} for _ in self.workers])
-        return Occurrence(
-            exchange, values, residuals, parameter, self.owner.seed, self.owner.iteration, rows, held=held
+    def occurrence(self, transfer: Transfer, values: Sequence[Array | Code], rows: Any) -> Occurrence:
+        parameter = self.sent_of(transfer)
+        held = self.owner.held.setdefault(
+            (transfer.exchange.place, parameter.number), [{} for _ in range(self.owner.workers)]
         )
+        return Occurrence(
+            _summed(transfer), values, self.residuals(transfer), parameter, self.owner.seed, self.moment(transfer),
+            rows, held=held,
+        )  # fmt: skip
 
-    def finish(self, operation: Operation, transfer: Transfer) -> None:
+    def sent_of(self, transfer: Transfer) -> Parameter:
+        return self.parameter if transfer.shape == "tensor" else cell_of(self.parameter)
+
+    def residuals(self, transfer: Transfer) -> Residuals:
+        parameter = self.sent_of(transfer)
+        key = (transfer.exchange.place, parameter.number)
+        return self.owner.residuals.setdefault(key, Residuals.zeros(parameter, self.owner.workers))
+
+    def finish(self, operation: Operation, transfer: Transfer) -> Iterator[None]:
         block = transfer.after if operation.late else transfer.block
         key = (operation.number, self.copy(block, transfer.copies))
-        result = self.store.under_way.pop(key)
+        while key not in self.store.under_way:
+            yield
+        results = self.store.under_way[key]
+        result, results[self.w] = results[self.w], None
+        assert result is not None, "a result is taken twice"
+        if all(r is None for r in results):
+            del self.store.under_way[key]
         if transfer.lands == "slot":
-            self.store.slots[key] = result
+            self.store.slots.setdefault(key, [result] * self.owner.workers)[self.w] = result
         else:
             self.arrived[operation.number] = result
+
+    def land(self, number: int, transfer: Transfer) -> Iterator[None]:
+        flight = self.turn.landing[transfer.after].flight
+        assert flight is not None and transfer.lands == "slot"
+        exchange, parameter = _summed(transfer), self.parameter.number
+        while not self.owner.post.is_there(exchange, parameter, self.w, flight.round, self.peers(flight)):
+            yield
+        peers, residuals = self.peers(flight), self.residuals(transfer)
+        result = self.owner.post.arrived(_summed(transfer), self.parameter, flight, peers, residuals)
+        self.store.slots.setdefault((number, 0), [result] * self.owner.workers)[self.w] = result
 
     # --- memory
 
@@ -322,12 +401,13 @@ class _Run:
             return number, 0
         return number, self.copy(kept.after if late else self.turn.outer[kept.after], kept.copies)
 
-    def put(self, target: str, value: Array, w: int) -> None:
+    def put(self, target: str, value: Array) -> None:
+        w = self.w
         memory = self.store.tensors[w]
         full = np.broadcast_to(value, (self.parameter.elements,)).copy()
         if target in ("weight", "grad"):
             memory[target] = round_to(full, self.parameter.dtype)
-            self.present[w] = self.present[w] or target == "grad"
+            self.present = self.present or target == "grad"
         elif target.startswith("slot."):
             cell = self.body.transfers[int(target[5:])].shape == "cell"
             held = value.reshape(1) if cell else full  # what is exchanged has elements, if only one
@@ -338,7 +418,8 @@ class _Run:
         else:
             memory[target] = settled(memory[target], value)
 
-    def evaluator(self, fragment: Fragment, w: int) -> _Evaluator:
+    def evaluator(self, fragment: Fragment) -> _Evaluator:
+        w = self.w
         tensors, numbers = dict(self.store.tensors[w]), {}
         lets = {let.name for let in fragment.lets}
         for name in _names(fragment) - lets - {"coded"}:
@@ -349,13 +430,19 @@ class _Run:
                 tensors[name] = held.reshape(()) if cell else held
             elif name == "arrived":
                 assert fragment.receives is not None
-                tensors[name] = self.arrived[fragment.receives][w]
+                tensors[name] = self.arrived[fragment.receives]
             elif name.startswith("optimizer."):
                 assert self.owner.optimizer is not None
                 tensors[name] = self.owner.optimizer.state(w, self.parameter, name.removeprefix("optimizer."))
             elif name not in tensors:
-                numbers[name] = self.numbers[w][name]
+                numbers[name] = self.numbers[name]
         return _Evaluator(self.real, numbers, tensors, dtype=self.parameter.dtype, size=self.parameter.elements)
+
+
+def _summed(transfer: Transfer) -> Exchange:
+    """An all-reduce brings the sum; a fragment divides it."""
+    exchange = transfer.exchange
+    return replace(exchange, kind="sum") if exchange.kind == "mean" and exchange.codec is None else exchange
 
 
 def _names(fragment: Fragment) -> set[str]:
@@ -378,11 +465,11 @@ def _reads_through(fragment: Fragment, e: Expression) -> set[str]:
 class _Numbers(dict[str, float]):
     """The numbers of one worker, each evaluated when it is asked for."""
 
-    def __init__(self, run: _Run, path: Path, worker: int) -> None:
-        super().__init__(run.store.numbers[worker], t=float(run.owner.iteration))
-        self.run, self.worker, self.made = run, worker, dict(path.numbers)
+    def __init__(self, run: _Run, path: Path) -> None:
+        super().__init__(run.store.numbers[run.w], t=float(run.owner.iteration))
+        self.run, self.worker, self.made = run, run.w, dict(path.numbers)
         for entry in run.turn.landing.values():
-            self.update(entry.numbers[worker])
+            self.update(entry.numbers)
 
     def __missing__(self, name: str) -> float:
         if name in self.made:

@@ -143,10 +143,11 @@ def program(*transfers: TransferPlan) -> ProgramPlan:
 
 
 def body(
-    selector: Any = None, gradient: ExchangePlan | None = None, of: ProgramPlan | None = None, delay: int = 0
-) -> BodyPlan:
+    selector: Any = None, gradient: ExchangePlan | None = None, of: ProgramPlan | None = None, delay: int = 0,
+    agreement: str = "replicated",
+) -> BodyPlan:  # fmt: skip
     native = GradientPlan(gradient, delay) if gradient else None
-    return BodyPlan(selector, "relax by hand", native, of, "replicated", delay)
+    return BodyPlan(selector, "relax by hand", native, of, agreement, delay)
 
 
 def manifest(*bodies: BodyPlan, **given: Any) -> Manifest:

@@ -11,6 +11,7 @@ from enum import Enum
 
 from relaxc.attach.cohort import Cohort
 from relaxc.attach.cohort_state import Moment, flat, moment, restore
+from relaxc.attach.lanes import STAGES, Lane
 from relaxc.attach.runner import Runner
 from relaxc.errors import ExchangeError, ModelError
 
@@ -84,6 +85,8 @@ class Clock:
         self._refuse_laid_out_anew()
         self.backward()
         for cohort in self.cohorts:
+            if self.reached is not Reached.BEFORE:
+                cohort.arrive()
             cohort.settle()
         if self.reached is not Reached.BEFORE:  # which it is when a step that has failed is tried again
             if self._began_with_weights():
@@ -106,6 +109,29 @@ class Clock:
             self._run("tail", Reached.NOTHING)
             for cohort in self.cohorts:
                 cohort.commit()
+
+    def land(self) -> None:
+        """Outside of an iteration: what has arrived lands. One that had begun begins anew, with what the weights are
+        then."""
+        if self.reached not in (Reached.NOTHING, Reached.BEGIN):
+            raise ExchangeError(
+                "RX0615", "the program is in the middle of an iteration, between backward() and optimizer.step()",
+                "call it after optimizer.step()",
+            )  # fmt: skip
+        if self.reached is Reached.BEGIN:
+            self.restore()
+        for cohort in self.cohorts:
+            for lane in cohort.lanes.values():
+                self._land(cohort, lane)
+        self.note()
+
+    def _land(self, cohort: Cohort, lane: Lane) -> None:
+        lane.begin_anew()
+        if lane.lands(cohort.t, 0):
+            cohort.open_landing(lane)
+            for stage in STAGES:
+                self._runner.stage([cohort], stage)
+            cohort.commit_landing()
 
     def skip(self) -> None:
         """An iteration whose step is none: partners wait for what this worker sends. Its gradients count for nothing:

@@ -5,12 +5,13 @@ A cohort keeps the numbers of its program and knows in each iteration which path
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from relaxc.attach.calls import Copies, Site
-from relaxc.attach.control import Control, Turn, Values, set_finite
+from relaxc.attach.control import ASYNC, Control, Turn, Values, set_finite
+from relaxc.attach.lanes import Lane
 from relaxc.attach.partners import OwnWeights, Partners
 from relaxc.manifest import FragmentPlan, PathPlan, ProgramPlan
 from relaxc.wire.numbers import evaluate
@@ -34,10 +35,14 @@ class Settings:
         return float(self.optimizer.param_groups[self.group][name.removeprefix("optimizer.")])
 
 
+Own = Callable[[str, Mapping[int, int]], float]
+"""A worker's weight on itself, by the name own.N, in these rounds."""
+
+
 class Known(Mapping[str, float]):
     """The numbers that a path's own are made of: what is asked for is read then."""
 
-    def __init__(self, fixed: Mapping[str, float], settings: Settings | None, own: OwnWeights, turn: Turn) -> None:
+    def __init__(self, fixed: Mapping[str, float], settings: Settings | None, own: Own, turn: Turn) -> None:
         self._fixed, self._settings, self._own, self._turn = fixed, settings, own, turn
 
     def __getitem__(self, name: str) -> float:
@@ -72,8 +77,21 @@ class Cohort:
         self._paths = {path.guards: path for path in program.paths}
         self._guards = [c for c in program.control if c.kind != "set"]
         self._launchers = launchers(program)
+        self._late = decides_late(program)
         self.control = Control(program.control, self.numbers, worker.workers, worker.seed)
+        self.lanes: Mapping[int, Lane] = {}
+        """By block of an `after async`."""
         self._begin_numbers()
+
+    def use(self, lanes: Mapping[int, Lane]) -> None:
+        self.lanes = self.control.lanes = lanes
+
+    def _own_weight(self, name: str, rounds: Mapping[int, int]) -> float:
+        topology, block = self.program.owns[int(name.removeprefix("own."))]
+        if block not in self.lanes:
+            return self._own(name, rounds)
+        of = next(n for n, t in enumerate(self.program.transfers) if t.exchange.topology == topology)
+        return self.lanes[block].own_weight(of, self.worker.rank)
 
     @property
     def fixed(self) -> dict[str, float]:
@@ -91,20 +109,50 @@ class Cohort:
     def open_start(self) -> None:
         """Before the first iteration: what start fragments may read."""
         self.turn = Turn(0, (), {0: 0}, {})
-        self.values = Values((), Known(self.fixed, None, self._own, self.turn))
+        self.values = Values((), Known(self.fixed, None, self._own_weight, self.turn))
 
     def open(self) -> None:
-        """Decide iteration `t`."""
-        self.turn = self.control.turn(self.t)
+        """Decide iteration `t`, what is asynchronous as late as it may be."""
+        self._take(self.control.turn(self.t, later=self._late))
+
+    def arrive(self) -> None:
+        """The last moment to see what has arrived: the user's optimiser is about to step."""
+        if self._late:
+            self._take(self.control.arrive(self.turn))
+
+    def _take(self, turn: Turn) -> None:
+        self.turn = turn
         self.path: PathPlan = self._paths[self.turn.truths]
         landed = {name: value for values in self._landing() for name, value in values.items()}
-        known = Known({**self.fixed, **landed}, self.settings, self._own, self.turn)
+        known = Known({**self.fixed, **landed}, self.settings, self._own_weight, self.turn)
         self.values = Values(self.path.numbers, known)
+
+    def open_landing(self, lane: Lane) -> None:
+        """What has arrived lands by itself, between two iterations."""
+        assert lane.landing is not None
+        self.path = next(p for p in self.program.landings if self._lands(p) == lane.block)
+        guard = next(n for n, true in enumerate(self.path.guards) if true)
+        rounds = {0: self.t, lane.block: lane.landing.number}
+        self.turn = Turn(self.t, self.path.guards, rounds, {guard: lane.landing.rounds})
+        captured = self.captured.pop((lane.block, lane.landing.t), {})
+        self.values = Values(
+            self.path.numbers, Known({**self.fixed, **captured}, self.settings, self._own_weight, self.turn)
+        )
+
+    def _lands(self, path: PathPlan) -> int:
+        return next(self._guards[n].block for n, true in enumerate(path.guards) if true)
+
+    def commit_landing(self) -> None:
+        for state, last in self.path.states:
+            set_finite(self.numbers, state, self.values[last])
+        for lane in self.lanes.values():
+            lane.landed(self.t, "settle")
 
     def _landing(self) -> Iterator[dict[str, float]]:
         for guard in self.turn.landing:
             block, delay = self._guards[guard].block, self._guards[guard].delay
-            yield self.captured.pop((block, self.t - delay), {})
+            launched = self.lanes[block].landed_from if delay == ASYNC else self.t - delay
+            yield self.captured.pop((block, launched), {})
 
     def settle(self) -> None:
         """Read all that the path reads of the optimiser: nothing of this iteration must see a later rate."""
@@ -125,6 +173,9 @@ class Cohort:
             launched[name] = evaluate(value, self.values)
         for state, last in path.states:
             set_finite(self.numbers, state, self.values[last])
+        for lane in self.lanes.values():
+            lane.stage_done("commit", path)
+            lane.landed(self.t)
         self.t += 1
 
     def numbers_of(self, fragment: FragmentPlan) -> list[float]:
@@ -159,6 +210,22 @@ class Cohort:
         if not number.isdigit() or kind not in ("kept", "slot"):
             return 1
         return (self.program.kept if kind == "kept" else self.program.transfers)[int(number)].copies
+
+
+def decides_late(program: ProgramPlan) -> bool:
+    """Whether what is asynchronous makes no difference before the optimiser steps: neither to what is done nor to other
+    guards."""
+    guards = [c for c in program.control if c.kind != "set"]
+    free = {n for n, guard in enumerate(guards) if guard.delay == ASYNC}
+    if not free or any(c.parent in free for c in program.control):
+        return False
+    early: dict[Any, Any] = {}
+    for path in program.paths:
+        others = tuple(truth for n, truth in enumerate(path.guards) if n not in free)
+        begun = [path.stages.get(stage, ()) for stage in ("begin", "backward")]
+        if early.setdefault(others, begun) != begun:
+            return False
+    return True
 
 
 def launchers(program: ProgramPlan) -> dict[str, int]:

@@ -17,22 +17,25 @@ class Consensus:
     """Swaps the average in and the replica's own values back. `local` are the parameters that may differ."""
 
     def __init__(self, model: nn.Module, local: Sequence[torch.Tensor], groups: Groups) -> None:
-        self._model, self._local, self._groups = model, local, groups
+        self._model, self._local = model, local
+        self.groups = groups
+        """Of those that take part."""
+
         self._own: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.depth = 0
 
     def enter(self) -> None:
         self.depth += 1
-        if self.depth > 1 or self._groups.workers == 1:
+        if self.depth > 1 or self.groups.workers == 1:
             return
         buffers = [b for b in self._model.buffers() if b.numel()]
         mean = [t.detach() for t in self._local if t.numel()] + [b for b in buffers if _averages(b)]
         others = [b for b in buffers if not _averages(b)]
         self._own = [(t, t.clone()) for t in (*mean, *others)]
         with torch.no_grad():
-            average(mean, self._groups)
+            average(mean, self.groups)
             for tensor in others:
-                take_from(tensor, 0, self._groups)
+                take_from(tensor, 0, self.groups)
 
     def leave(self) -> None:
         self.depth -= 1

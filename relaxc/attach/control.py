@@ -14,6 +14,9 @@ from relaxc.manifest import ControlPlan
 from relaxc.wire.draws import geometric
 from relaxc.wire.numbers import evaluate
 
+ASYNC = -1
+"""The delay of an `after async` (program/ir.py)."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -52,29 +55,53 @@ class Control:
     def __init__(self, plan: Sequence[ControlPlan], states: Mapping[str, float], workers: int, seed: int) -> None:
         self._plan, self._states, self._workers, self._seed = plan, states, workers, seed
         self.counts = Counts()
+        self.lanes: Mapping[int, Any] = {}
+        """By block of an `after async`, what it has under way (attach/lanes.py)."""
 
     def start_staggered(self, block: int, head: int) -> None:
         self.counts.waited[block] = head
 
-    def turn(self, t: int) -> Turn:
-        """Evaluate the guards of iteration `t`, once for each iteration in order: counters and queues advance."""
-        reading = _Reading(self, t)
+    def turn(self, t: int, later: bool = False) -> Turn:
+        """Evaluate the guards of iteration `t`, once for each iteration in order: counters and queues advance. `later`:
+        what is asynchronous is decided by `arrive`; until then nothing of it lands and nothing is launched."""
+        reading = _Reading(self, t, later)
         for step in self._plan:
             reading.take(step)
-        return Turn(t, tuple(reading.truths), reading.rounds, reading.landing)
+        return reading.turn()
+
+    def arrive(self, turn: Turn) -> Turn:
+        reading = _Reading(self, turn.t, False)
+        reading.rounds, reading.landing = dict(turn.rounds), dict(turn.landing)
+        guards = (step for step in self._plan if step.kind != "set")
+        for step, truth in zip(guards, turn.truths, strict=True):
+            reading.take_again(step, truth)
+        return reading.turn()
 
 
 class _Reading:
     """One evaluation from the top."""
 
-    def __init__(self, control: Control, t: int) -> None:
+    def __init__(self, control: Control, t: int, later: bool) -> None:
+        self._later = later
         self._counts, self._seed, self._t = control.counts, control._seed, t  # noqa: SLF001 - its other half
+        self._lanes = control.lanes
         self._states = control._states  # noqa: SLF001
         self.names = {**self._states, "t": float(t), "workers": float(control._workers)}  # noqa: SLF001
         self.truths: list[bool] = []
         self.blocks: list[int] = []
         self.rounds: dict[int, int] = {0: t}
         self.landing: dict[int, Mapping[int, int]] = {}
+
+    def turn(self) -> Turn:
+        return Turn(self._t, tuple(self.truths), self.rounds, self.landing)
+
+    def take_again(self, step: ControlPlan, truth: bool) -> None:
+        """With what was decided before, but for what is asynchronous."""
+        if step.delay == ASYNC:
+            self.take(step)
+        else:
+            self.blocks.append(step.block)
+            self.truths.append(truth)
 
     def take(self, step: ControlPlan) -> None:
         inside = step.parent < 0 or self.truths[step.parent]
@@ -83,7 +110,17 @@ class _Reading:
                 self._set(step.name, evaluate(step.value, self.names))
             return
         self.blocks.append(step.block)
-        self.truths.append(self._land(step, inside) if step.kind == "land" else inside and self._runs(step))
+        match step.kind:
+            case "land" | "launch" if step.delay == ASYNC and self._later:
+                self.truths.append(False)
+            case "land" if step.delay == ASYNC:
+                self.truths.append(self._arrived(step))
+            case "land":
+                self.truths.append(self._land(step, inside))
+            case "launch":
+                self.truths.append(inside and self._launches(step))
+            case _:
+                self.truths.append(inside and self._runs(step))
 
     def _set(self, name: str, value: float) -> None:
         if name in self._states:
@@ -126,6 +163,22 @@ class _Reading:
         entry = queue.pop(0)
         self.rounds[after.block] = entry.rounds[after.block]
         self.landing[len(self.truths)] = entry.rounds
+        return True
+
+    def _arrived(self, after: ControlPlan) -> bool:
+        """Asks the lane, which alone knows."""
+        lane = self._lanes[after.block]
+        if not lane.lands(self._t, after.most):
+            return False
+        self.rounds[after.block] = lane.landing.number
+        self.landing[len(self.truths)] = lane.landing.rounds
+        return True
+
+    def _launches(self, after: ControlPlan) -> bool:
+        lane = self._lanes[after.block]
+        if not lane.free:
+            return False
+        self.rounds[after.block] = lane.launch(self._t, self.rounds)
         return True
 
 

@@ -49,7 +49,7 @@ class Watch:
             how = "is gone" if self._board.gone else "does not answer"
             return ExchangeError(
                 "RX0604", f"rank {self._rank}: the exchange failed at {_place(mine)}{_link(mine)}, and the host of the "
-                f"store (rank 0, or torchrun's agent) {how} ({_short(mine['what'])})", RESTART,
+                f"store (rank 0, or torchrun's agent) {how} ({short(mine['what'])})", RESTART,
             )  # fmt: skip
         absent = [r for r in range(self._workers) if r not in records]
         if absent:
@@ -76,7 +76,7 @@ class Watch:
             who = "; the other workers waited for this one until the timeout and gave up"
         else:
             who = f"{_link(shown)}, though every worker is there"
-        return f"rank {self._rank}: the exchange failed at {_place(shown)}{who} ({_short(shown['what'])})"
+        return f"rank {self._rank}: the exchange failed at {_place(shown)}{who} ({short(shown['what'])})"
 
 
 def _list(ranks: list[int]) -> str:
@@ -102,5 +102,5 @@ def _place(record: dict[str, Any]) -> str:
     return ", ".join(where) or "a wait"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     return text.strip().splitlines()[0][:200] if text.strip() else "no details"

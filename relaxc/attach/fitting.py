@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from relaxc.attach.parameters import ModelParameters
-from relaxc.attach.partners import Partners
+from relaxc.attach.partners import READY, Partners
 from relaxc.attach.places import Place, places, reads_settings, refuse_ignored, refuse_missing
 from relaxc.errors import ExchangeError, ModelError
 from relaxc.manifest import BodyPlan, Manifest, ProgramPlan
@@ -81,6 +81,21 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
     program = manifest.bodies[bucket.body].program
     assert program is not None
     return program
+
+
+def refuse_backend(manifest: Manifest, backend: str) -> None:
+    """Raise ExchangeError (RX0625) for pairs of whoever is ready on a group whose messages can't wait for two alone."""
+    if "nccl" in backend and any(_by_readiness(body.program) for body in manifest.bodies if body.program is not None):
+        raise ExchangeError(
+            "RX0625", f"{READY} on an NCCL group: its messages between two are launched in an order that both know "
+            "before, and who meets whom is found out while training",
+            "give attach a Gloo group, or take random_pairs()",
+        )  # fmt: skip
+
+
+def _by_readiness(program: ProgramPlan) -> bool:
+    plain = [t.exchange.topology for t in program.transfers if t.exchange.kind == "mix"]
+    return any(from_plain(topology).name == READY for topology in plain)
 
 
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:

@@ -135,6 +135,14 @@ def lost(rank: int, error: Exception) -> ExchangeError:
     return ExchangeError("RX0602", what, "restart the run")
 
 
+def join_group(store: Store, part: str, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:
+    """One more group on this attach's part of the store; all its members call this in the same order."""
+    try:
+        return _make(store, part, rank, workers, limit)
+    except RuntimeError as error:
+        raise lost(rank, error) from error
+
+
 def _make(store: Store, part: str, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:
     inner = PrefixStore(part, store)
     group = dist.ProcessGroup(inner, rank, workers)

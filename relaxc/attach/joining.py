@@ -52,11 +52,16 @@ class Join:
             self._name(STEP + optimizer)
 
     def enter(self) -> None:
-        self.active, self._named, self._last = self._groups.workers > 1, False, -1
+        waits = self._native or self._programs is None or self._programs.waits
+        self.active, self._named, self._last = waits and self._groups.workers > 1, False, -1
 
     def leave(self) -> None:
-        """This worker has run out: shadow the others until all have."""
+        """This worker has run out: shadow the others until all have. Where nobody waits for anybody it only waits for
+        them."""
         if not self.active:
+            if self._programs is not None:
+                self._programs.come_to_rest()
+                self._programs.launch_again()
             return
         if self._programs is not None:
             self._programs.make_up()  # a step that the last iteration left out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from relaxc.manifest import ExchangePlan
 from relaxc.topology.kinds import changes
 from relaxc.topology.topology import Topology, from_plain
-from relaxc.topology.weights import own_weight, receivers, weights
+from relaxc.topology.weights import own_weight, partners, receivers, weights
 from relaxc.wire.routes import WEIGHTED
 
 
@@ -28,13 +28,16 @@ EVERYONE = Meeting()
 
 
 class Partners:
-    """The meetings of one exchange. `changing` tells that they differ between rounds."""
+    """The meetings of one exchange. `changing` tells that they differ between rounds. `ready` are the neighbours of
+    which one is met, whoever is ready; None where partners follow from the round."""
 
     def __init__(self, exchange: ExchangePlan, workers: int, rank: int, seed: int) -> None:
         self._weighted = exchange.kind in WEIGHTED
         self._topology = None if exchange.topology is None else from_plain(exchange.topology)
         self._coordinates = workers, rank, seed
+        self.rank = rank
         self.changing = self._topology is not None and changes(self._topology)
+        self.ready = _neighbours(self._topology, *self._coordinates) if self._topology is not None else None
 
     def round_of(self, round: int) -> int:
         """The round, where it makes a difference."""
@@ -45,6 +48,63 @@ class Partners:
             return EVERYONE
         meeting = _meet(self._topology, self.round_of(round), *self._coordinates)
         return meeting if self._weighted else replace(meeting, weights=())
+
+    @property
+    def own(self) -> Meeting:
+        """What is encoded before it is known whom one meets."""
+        return EVERYONE if self._topology is None else Meeting((), (self.rank,), (1.0,))
+
+    def together(self, round: int) -> frozenset[int]:
+        """All that must be there for this worker's part of a round to end: who meets those whom it meets, and so on."""
+        if self._topology is None:
+            return frozenset(range(self._coordinates[0]))
+        workers, rank, seed = self._coordinates
+        return _component(self._topology, self.round_of(round), workers, rank, seed)
+
+    def among(self, round: int, living: Collection[int]) -> Meeting | None:
+        """The meeting with those that are left: whoever is not among them leaves its weight to the worker itself. None
+        where nothing is left of the exchange's meaning, as of a mean."""
+        workers = self._coordinates[0]
+        if self.ready is not None:
+            peers = [r for r in living if r != self.rank]
+            found = sorted((self.rank, *peers))
+            return Meeting(tuple(peers), tuple(found), (1 / len(found),) * len(found))
+        if self._topology is None:
+            return EVERYONE if len(living) == workers else None
+        meeting = self.meet(round)
+        lost = sum(w for r, w in zip(meeting.sources, meeting.weights, strict=True) if r not in living)
+        if lost == 0 and set(meeting.targets) <= set(living):
+            return meeting
+        kept = [(r, w + lost * (r == self.rank)) for r, w in zip(meeting.sources, meeting.weights, strict=True)
+                if r in living]  # fmt: skip
+        targets = tuple(r for r in meeting.targets if r in living)
+        return Meeting(targets, tuple(r for r, _ in kept), tuple(w for _, w in kept))
+
+
+READY = "ready_pairs"
+
+
+def _neighbours(topology: Topology, workers: int, rank: int, seed: int) -> tuple[int, ...] | None:
+    """Of pairs of whoever is ready: those in the graph that they are of."""
+    if topology.name != READY:
+        return None
+    graph = next((part for part in topology.arguments if isinstance(part, Topology)), Topology("complete"))
+    return tuple(sorted({*partners(graph, workers, 0, seed, rank), *receivers(graph, workers, 0, seed, rank)}))
+
+
+@lru_cache(maxsize=1024)
+def _component(topology: Topology, round: int, workers: int, rank: int, seed: int) -> frozenset[int]:
+    near: dict[int, set[int]] = {r: set() for r in range(workers)}
+    for r in range(workers):
+        for peer, _ in weights(topology, workers, round, seed, r):
+            near[r].add(peer)
+            near[peer].add(r)
+    found, open_ = {rank}, [rank]
+    while open_:
+        new = near[open_.pop()] - found
+        found |= new
+        open_ += sorted(new)
+    return frozenset(found)
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
-from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, unsettled
+from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unsettled
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
@@ -56,6 +56,8 @@ class Plan:
         are not there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
         """
         optimizers = _checked(model, optimizer, scaler, check_every)
+        if dist.is_available() and dist.is_initialized() and dist.get_rank(group) >= 0:
+            refuse_backend(self.manifest, dist.get_backend(group))
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
         groups = make_groups(group, timeout, any(body.program is not None for body in self.manifest.bodies))
         settings = {"check_every": check_every, "scaler": scaler is not None}

@@ -65,13 +65,16 @@ class ProgramState:
 
     def state(self) -> dict[str, Any]:
         self._programs.complete()
+        self._programs.come_to_rest()
         self._programs.drain()
         made: dict[str, Any] = {}
         for clock in self._programs.clocks:
             for cohort, numbers in zip(clock.cohorts, _numbers(clock), strict=True):
                 made |= {f"{_control(cohort)}{key}/rank{self._rank}": value for key, value in numbers.items()}
         made |= {f"{held.key}/rank{self._rank}": held.value() for held in self._held()}
-        return made | {f"{e.key}/rank{self._rank}": e.view.clone() for e in self._entries() if e.view.numel()}
+        made |= {f"{e.key}/rank{self._rank}": e.view.clone() for e in self._entries() if e.view.numel()}
+        self._programs.launch_again()
+        return made
 
     def read(self, saved: Saved) -> Read:
         """Raise ExchangeError (RX0606) where the state does not fit."""
@@ -83,6 +86,10 @@ class ProgramState:
         return Read(tensors, [(cohort, _saved_numbers(saved, cohort)) for cohort in self._programs.cohorts])
 
     def load(self, read: Read) -> None:
+        asynchrony = self._programs.asynchrony
+        if asynchrony is not None:
+            asynchrony.come_to_rest()
+            asynchrony.forget()
         self._programs.traffic.forget()
         for clock in self._programs.clocks:
             clock.rewind()
@@ -90,6 +97,10 @@ class ProgramState:
             tensor.copy_(value)
         for cohort, numbers in read.numbers:
             restore(cohort, numbers)
+            for block, lane in cohort.lanes.items():
+                lane.launches = cohort.control.counts.runs.get(block, 0)
+        if asynchrony is not None:
+            asynchrony.go_on()
 
     def _entries(self) -> Iterator[_Entry]:
         for cohort in self._programs.cohorts:
@@ -149,7 +160,15 @@ def _control(cohort: Cohort) -> str:
 
 
 def _numbers(clock: Clock) -> list[dict[str, float]]:
-    """The cohorts' numbers as the iteration found them."""
+    """The cohorts' numbers as the iteration found them. A launch that waits for its partners is launched again."""
+    found = _found(clock)
+    for cohort, numbers in zip(clock.cohorts, found, strict=True):
+        for block, lane in cohort.lanes.items():
+            numbers[f"runs/{block}"] = float(lane.flight.number if lane.flight is not None else lane.launches)
+    return found
+
+
+def _found(clock: Clock) -> list[dict[str, float]]:
     if clock.reached is Reached.NOTHING:
         return [flat(moment(cohort)) for cohort in clock.cohorts]
     if clock.reached is not Reached.BEGIN and clock.does("backward"):

@@ -11,13 +11,17 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch._C._distributed_c10d import PrefixStore  # its own, which it doesn't export to type checkers
 
+from relaxc.attach.asynchrony import Asynchrony
 from relaxc.attach.buffers import make_memory
 from relaxc.attach.calls import Site
 from relaxc.attach.clock import Clock, Reached
 from relaxc.attach.cohort import Cohort, Settings, Worker
 from relaxc.attach.fitting import FittedPrograms
-from relaxc.attach.groups import Groups
+from relaxc.attach.groups import Groups, join_group
+from relaxc.attach.lanes import Lane
+from relaxc.attach.matching import Matchmaker
 from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.places import Place
 from relaxc.attach.runner import Runner
@@ -31,8 +35,15 @@ class Programs:
     """`clocks` are by optimiser, those without a program left out. Gradients were divided by `loss_scale` where a
     GradScaler is used."""
 
-    def __init__(self, operations: Any, traffic: Traffic, clocks: Sequence[Clock | None], scaler: Any) -> None:
+    def __init__(
+        self, operations: Any, traffic: Traffic, clocks: Sequence[Clock | None], scaler: Any,
+        asynchrony: Asynchrony | None = None,
+    ) -> None:  # fmt: skip
         self.operations, self.traffic, self.by_optimizer = operations, traffic, tuple(clocks)
+        self.asynchrony = asynchrony
+        self._fresh = True
+        """Whether an iteration has begun since weights were loaded."""
+
         self.clocks = [clock for clock in clocks if clock is not None]
         self.cohorts = [cohort for clock in self.clocks for cohort in clock.cohorts]
         self._scaler, self._scale = scaler, 1.0
@@ -104,6 +115,7 @@ class Programs:
         noticed."""
         if self.paused:
             return
+        self._fresh = self._fresh or training
         for clock in self.clocks:
             if training:
                 self._make_up(clock)
@@ -131,6 +143,11 @@ class Programs:
         """Other weights are about to be loaded, on all workers alike: what has begun with the old ones begins anew."""
         self.complete()
         begun = [clock for clock in self.clocks if clock.reached is Reached.BEGIN]
+        if self.asynchrony is not None and self._fresh:
+            self._fresh = False
+            self.asynchrony.come_to_rest()
+            self.asynchrony.forget()
+            self.asynchrony.go_on()
         if any(clock.does("begin") for clock in begun):
             self.traffic.forget()
         for clock in begun:
@@ -184,10 +201,36 @@ class Programs:
                 parts = (residual.worker.view(parameter.number), residual.owner.view(parameter.number))
                 yield from ((parameter.name, part) for part in parts if part.numel())
 
+    @property
+    def waits(self) -> bool:
+        """Whether iterations have exchanges that all take part in at the same time."""
+        transfers = [t for cohort in self.cohorts for t in cohort.program.transfers]
+        return any(not t.asynchronous for t in transfers)
+
+    def come_to_rest(self) -> None:
+        """Collective where something is asynchronous. What has arrived anywhere has landed everywhere; nothing begins
+        until go_on()."""
+        if self.asynchrony is None:
+            return
+        self.complete()
+        self.asynchrony.come_to_rest()
+        if any(clock.does("begin") for clock in self.clocks if clock.reached is Reached.BEGIN):
+            self.traffic.forget()
+        with torch.no_grad():
+            for clock in self.clocks:
+                clock.land()
+
+    def launch_again(self) -> None:
+        """After come_to_rest()."""
+        if self.asynchrony is not None:
+            self.asynchrony.go_on()
+
     def drain(self) -> None:
         self.operations.drain()
 
     def stop(self) -> None:
+        if self.asynchrony is not None:
+            self.asynchrony.stop()
         self.operations.stop()
 
 
@@ -224,14 +267,55 @@ def make_programs(
         sites.setdefault((bucket.body, place), []).append(site)
     worker = Worker(groups.rank, groups.workers, manifest.seed)
     runner = Runner(operations, traffic)
+    lanes = _Lanes(lambda group: runtime.Operations(
+        group, groups.rank, groups.workers, manifest.seed, path, watch, survives=True
+    ), traffic, groups, watch)  # fmt: skip
     cohorts: dict[int, list[Cohort]] = {}
     for (_body, place), members in sites.items():
-        cohorts.setdefault(place.optimizer, []).append(_cohort(members, place, optimizers, worker))
+        cohort = _cohort(members, place, optimizers, worker)
+        cohort.use(lanes.of(cohort))
+        cohorts.setdefault(place.optimizer, []).append(cohort)
     clocks = [Clock(cohorts[n], runner) if n in cohorts else None for n in range(len(optimizers))]
-    programs = Programs(operations, traffic, clocks, scaler)
+    programs = Programs(operations, traffic, clocks, scaler, lanes.together())
     with torch.no_grad():
         runner.start(programs.cohorts)
     return programs
+
+
+class _Lanes:
+    """Makes the lanes of cohorts, in the same order on all workers: each has a group of its own."""
+
+    def __init__(self, operations: Callable[[Any], Any], traffic: Traffic, groups: Groups, watch: Any) -> None:
+        self._operations, self._traffic, self._groups, self._watch = operations, traffic, groups, watch
+        self._made: list[Lane] = []
+        limit = groups.timeout.total_seconds()
+        store = PrefixStore("asynchronous", groups.store)
+        self._matchmaker = Matchmaker(store, groups.rank, groups.workers, limit)
+
+    def of(self, cohort: Cohort) -> dict[int, Lane]:
+        blocks = sorted({t.block for t in cohort.program.transfers if t.asynchronous})
+        return {block: self._lane(cohort, block) for block in blocks}
+
+    def _lane(self, cohort: Cohort, block: int) -> Lane:
+        groups = self._groups
+        group = None
+        if groups.workers > 1:
+            part, limit = f"lane/{len(self._made)}", PATIENCE * groups.timeout
+            group = join_group(groups.store, part, groups.rank, groups.workers, limit)
+        lane = Lane(
+            cohort.program, block, cohort.sites, cohort.partners, self._operations(group), self._traffic,
+            self._matchmaker, self._watch,
+        )  # fmt: skip
+        self._made.append(lane)
+        return lane
+
+    def together(self) -> Asynchrony | None:
+        return Asynchrony(self._made, self._matchmaker, self._groups, self._watch) if self._made else None
+
+
+PATIENCE = 4
+"""A group of a lane waits this many times as long as the lane does: a backend's own timeout would close its connections
+to all workers, not only to the lost one."""
 
 
 def _site(

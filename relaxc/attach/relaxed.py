@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from relaxc.attach.joining import Join
 from relaxc.attach.late import HideUnlanded
 from relaxc.attach.program_state import ProgramState
 from relaxc.attach.programs import Programs
+from relaxc.attach.recording import Recorder
 from relaxc.attach.reports import residual_norms, stats_of
 from relaxc.attach.step_hooks import StepHooks
 from relaxc.attach.stepping import Asked, AskedOfPart, ProgramStep
@@ -71,12 +73,14 @@ class Relaxed:
         self._watch.start()
         self._engine.start(self._watch)
         self._engine.set_on_backward(_OnBackward(self._engine, self._programs, self._join))
-        operations = self._programs.operations if self._programs is not None else None
-        self._finalizer = weakref.finalize(self, _stop, self._engine, operations, self._watch)
+        parts = [self._programs.asynchrony, self._programs.operations] if self._programs is not None else []
+        self._finalizer = weakref.finalize(self, _stop, self._engine, parts, self._watch)
         self._anchor = drop_anchor(self._attached.model, self._read.tensors, self)
         _attached.update({tensor: weakref.ref(self) for tensor in self._read.tensors})
         if self._programs is not None:
             self._programs.naming = self._join.before_step
+            if self._programs.asynchrony is not None:
+                self._programs.asynchrony.start()
             with torch.no_grad():
                 self._programs.begin()
 
@@ -160,6 +164,10 @@ class Relaxed:
                 "evaluate behind the loop, or before join()",
             )  # fmt: skip
         with self.swap():
+            outer = self._programs if self._consensus.depth == 0 else None
+            if outer is not None and outer.asynchrony is not None:
+                outer.come_to_rest()
+                self._consensus.groups = outer.asynchrony.groups
             try:
                 self._consensus.enter()
             except RuntimeError as error:  # of the backend: a worker is lost
@@ -168,6 +176,8 @@ class Relaxed:
                 yield
             finally:
                 self._consensus.leave()
+                if outer is not None:
+                    outer.launch_again()
 
     @contextmanager
     def swap(self) -> Iterator[None]:
@@ -235,8 +245,26 @@ class Relaxed:
         `predicted_bytes_per_iteration` goes, and `jobs` those of programs. `predicted_bytes` is what the plan says that
         all of them have sent. `trips` counts the blocks for which a codec's guard did not hold, which were sent to this
         worker once more, in full; its own such messages are in `bytes_sent`, and not predicted. `staleness` counts
-        iterations."""
+        iterations.
+
+        Where something is asynchronous: `launched`, `landed` and `dropped` count its exchanges, `matching_seconds` is
+        what they have waited for partners while training went on, `lost_workers` how many workers are known to be
+        dead; `staleness` is then the largest age at which something has landed."""
         return stats_of(self._attached)
+
+    @contextmanager
+    def record(self, path: str | Path) -> Iterator[None]:
+        """Within it each worker writes what its asynchronous exchanges do to `path/rankR.jsonl`: launches, landings and
+        drops, with the iteration and the partners. `relaxc.program.record` reads it."""
+        asynchrony = self._programs.asynchrony if self._programs is not None else None
+        if asynchrony is None:
+            raise ExchangeError("RX0626", "nothing of this plan is asynchronous, so there is nothing to record")
+        with closing(Recorder(Path(path), self._schedule.rank)) as recorder:
+            asynchrony.record(recorder)
+            try:
+                yield
+            finally:
+                asynchrony.recorder = None
 
     def residual_norms(self) -> dict[str, float]:
         """By parameter, the Euclidean norm of what this worker's encoders have lost and not yet sent."""
@@ -255,6 +283,7 @@ class Relaxed:
             self._engine.drain()
             self.complete()
             if self._programs is not None:
+                self._programs.come_to_rest()
                 self._programs.drain()
         finally:
             self._finalizer()
@@ -290,11 +319,12 @@ class _OnBackward:
             programs.backward(engine.fired())
 
 
-def _stop(engine: Any, operations: Any, watch: Watch) -> None:
+def _stop(engine: Any, parts: Sequence[Any], watch: Watch) -> None:
     engine.set_on_backward(None)
     engine.stop()
-    if operations is not None:
-        operations.stop()
+    for part in parts:
+        if part is not None:
+            part.stop()
     watch.stop()
 
 

@@ -27,6 +27,11 @@ def stats_of(attached: Attached) -> dict[str, float | int]:
 
 def _with_programs(stats: dict[str, Any], programs: Programs) -> dict[str, Any]:
     counters = programs.operations.counters()
+    if programs.asynchrony is not None:
+        stats |= programs.asynchrony.stats()
+        stats["staleness"] = max(stats["staleness"], programs.asynchrony.oldest)
+        for lane in programs.asynchrony.lanes:
+            counters = {key: value + counters[key] for key, value in lane.operations.counters().items()}
     for key in ("bytes_sent", "exchange_seconds", "kernel_seconds", "exposed_seconds", "trips"):
         stats[key] += counters[key]
     return {

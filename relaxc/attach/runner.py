@@ -7,7 +7,7 @@ everywhere, and nothing else decides. Within a wave one bucket after the other i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class _Part:
         if self.transfer is None:
             return None
         cohort, number = self.cohort, self.transfer
+        if cohort.program.transfers[number].asynchronous:  # each cohort's by itself
+            return cohort.sites[0].number, number, -1
         round = cohort.partners[number].round_of(self.round)
         return cohort.sites[0].bucket.body, number, round, self.copy, cohort.t
 
@@ -55,6 +57,9 @@ class Runner:
             self._wave(parts)
             waiting = [(part.cohort, left) for part, (_, operations) in zip(parts, waiting, strict=True)
                        if (left := operations[len(part.operations) :])]  # fmt: skip
+        for cohort in cohorts:
+            for lane in cohort.lanes.values():
+                lane.stage_done(name, cohort.path)
 
     def start(self, cohorts: Sequence[Cohort]) -> None:
         """Compute the states that are no numbers, at attach."""
@@ -69,32 +74,37 @@ class Runner:
         for part in parts:
             groups.setdefault(part.key, []).append(part)
         for key, together in groups.items():
-            job = None if key is None else self._open(together)
+            leaves = None if key is None else self._open(together)
             for part in together:
                 for site in part.cohort.sites:
                     for operation in part.operations:
                         self._operate(part.cohort, site, operation)
-                    if job is not None:
-                        self._traffic.ready(job, site)
+                    if leaves is not None:
+                        leaves(site)
 
-    def _open(self, parts: Sequence[_Part]) -> Any:
+    def _open(self, parts: Sequence[_Part]) -> Callable[[Site], None]:
+        """What is called for each site that may leave."""
         first = parts[0]
         assert first.transfer is not None
+        transfer = first.cohort.program.transfers[first.transfer]
+        if transfer.asynchronous:
+            return first.cohort.lanes[transfer.block].open(first.transfer)
         sites = sorted((site for part in parts for site in part.cohort.sites), key=lambda site: site.number)
         meeting = first.cohort.partners[first.transfer].meet(first.round)
-        return self._traffic.open(sites, first.transfer, meeting, first.copy, first.cohort.t)
+        job = self._traffic.open(sites, first.transfer, meeting, first.copy, first.cohort.t)
+        return lambda site: self._traffic.ready(job, site)
 
     def _operate(self, cohort: Cohort, site: Site, operation: OperationPlan) -> None:
         if operation.kind == "compute":
             self._compute(cohort, site, operation.number)
-        elif operation.kind == "finish":
+        elif operation.kind == "finish" and not cohort.program.transfers[operation.number].asynchronous:
             copy = cohort.copy(f"slot.{operation.number}", operation.late)
             self._traffic.wait(site, operation.number, copy)
 
     def _compute(self, cohort: Cohort, site: Site, number: int) -> None:
         fragment = site.program.fragments[number]
         calls, weights = self._calls(cohort, site, number, fragment)
-        self._operations.run(calls, cohort.t, cohort.numbers_of(fragment), weights)
+        self._operations.run(calls, _coordinate(cohort, fragment), cohort.numbers_of(fragment), weights)
 
     def _calls(
         self, cohort: Cohort, site: Site, number: int, fragment: FragmentPlan
@@ -108,6 +118,14 @@ class Runner:
             link = self._traffic.current(site, receives, cohort.copy(f"slot.{receives}", late=False))
             return self._traffic.decodes(site, number, link, copies), list(link.meeting.weights) or None
         return plain_calls(site, number, copies), None
+
+
+def _coordinate(cohort: Cohort, fragment: FragmentPlan) -> int:
+    """What draws of an iteration's are keyed by. Those that take part in an asynchronous exchange are in different
+    iterations, so its codes' are keyed by its round."""
+    number = fragment.sends if fragment.sends is not None else fragment.receives
+    transfer = cohort.program.transfers[number] if number is not None else None
+    return cohort.turn.rounds[transfer.block] if transfer is not None and transfer.asynchronous else cohort.t
 
 
 def _coded(cohort: Cohort, fragment: FragmentPlan) -> tuple[int | None, int | None]:

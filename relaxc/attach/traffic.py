@@ -79,6 +79,16 @@ class Traffic:
         self._operations.start(job, t, list(meeting.weights) or None, held=True)
         return job
 
+    def place(self, site: Site, number: int, job: Any, meeting: Meeting) -> None:
+        """From here on fragments use the messages of this meeting: an asynchronous exchange's, whose `job` others
+        start."""
+        self._started[site.number, number, 0] = (job, self.link(site, number, meeting, 0))
+
+    def renew(self, site: Site, number: int) -> None:
+        """Its messages are never used again."""
+        self._lines[site.number, number] = _Line(self._lines[site.number, number].first_tag)
+        self._started.pop((site.number, number, 0), None)
+
     def ready(self, job: Any, site: Site) -> None:
         self._operations.ready(job, site.number)
 

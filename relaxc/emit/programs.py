@@ -37,6 +37,7 @@ def program_plan(body: PathBody, kernels: Kernels) -> ProgramPlan:
         paths=tuple(_path(path) for path in body.paths),
         settings=tuple(sorted({o.name for o in _optimizers(body) if not o.tensor})),
         owns=tuple((to_plain(topology), block) for topology, block in body.owns),
+        landings=tuple(_path(path) for path in body.landings),
     )
 
 
@@ -49,13 +50,16 @@ def _control(entry: Guard | SetNumber) -> ControlPlan:
         return ControlPlan("set", entry.guard, value=plain(entry.value), name=entry.name)
     period = None if entry.period is None else plain(entry.period)
     return ControlPlan(
-        entry.kind, entry.parent, entry.block, entry.how, period, entry.first, entry.end, entry.delay
+        entry.kind, entry.parent, entry.block, entry.how, period, entry.first, entry.end, entry.delay, most=entry.most
     )  # fmt: skip
 
 
 def _transfer(transfer: Transfer, kernels: Kernels) -> TransferPlan:
     exchange = slot_exchange(transfer, kernels)
-    return TransferPlan(exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies, transfer.shape)
+    return TransferPlan(
+        exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies, transfer.shape,
+        transfer.asynchronous,
+    )  # fmt: skip
 
 
 def _path(path: Path) -> PathPlan:
@@ -118,7 +122,7 @@ def _expressions(body: PathBody) -> Iterator[Expression]:
         value = entry.value if isinstance(entry, SetNumber) else entry.period
         if value is not None:
             yield value
-    for path in body.paths:
+    for path in (*body.paths, *body.landings):
         yield from (value for _, value in path.numbers)
         yield from (value for _, _, value in path.captures)
     for fragment in body.fragments:

@@ -10,7 +10,7 @@ from relaxc.language import syntax
 from relaxc.language.codecs import decodes_near
 from relaxc.language.reading import Reader
 from relaxc.language.report import Report
-from relaxc.language.spec import Names
+from relaxc.language.spec import Async, Names
 
 Clauses = Mapping[str, syntax.Clause]
 
@@ -41,6 +41,8 @@ def _weights(clauses: Clauses, names: Names) -> str:
     """A plain mix of coded weights would keep the codec's error for ever (SEMANTICS decision 19)."""
     clause = clauses.get("compress")
     if clause is None or (isinstance(clause.value, syntax.Name) and _is_none(clause.value, names)):
+        if isinstance(_delay(clauses, names), Async):
+            return "weights_async"
         return "weights_late" if _late(clauses, names) else "weights"
     use = Reader(names, {}, Report()).codec(clause.value)
     return "weights_near" if use is not None and decodes_near(use) else "weights_compressed"
@@ -52,11 +54,17 @@ def _is_none(e: syntax.Name, names: Names) -> bool:
 
 
 def _late(clauses: Clauses, names: Names) -> bool:
+    return bool(_delay(clauses, names))
+
+
+def _delay(clauses: Clauses, names: Names) -> int | Async | None:
     clause = clauses.get("late")
-    return clause is not None and bool(Reader(names, {}, Report()).delay(clause.value))
+    return None if clause is None else Reader(names, {}, Report()).delay(clause.value)
 
 
 def _updates(clauses: Clauses, names: Names) -> str:
+    if isinstance(_delay(clauses, names), Async):
+        return "updates_async"
     return "updates_late" if _late(clauses, names) else "updates"
 
 

@@ -13,7 +13,7 @@ from relaxc.language.codecs import codec
 from relaxc.language.functions import PERIODS
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import AUTO, Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
+from relaxc.language.spec import AUTO, Argument, ArgumentValue, Async, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
 from relaxc.language.vocabulary import FEEDBACKS, ROUTE_NAMES, TOPOLOGIES, WRAPPERS
@@ -24,6 +24,7 @@ from relaxc.wire.routes import hierarchy_of
 HIERARCHY = "hierarchy"
 MAX_DELAY = 1000
 MAX_PERIOD = 10**9
+ASYNC = "async"
 IN_PLACE_OF_AUTO = 0.5
 """While a spec is checked; lowering knows the codec."""
 
@@ -178,16 +179,31 @@ class Reader:
             return Period(how, constant(number, span), span)
         return None
 
-    def delay(self, e: syntax.Expression) -> int | None:
+    def delay(self, e: syntax.Expression) -> int | Async | None:
+        if isinstance(argument := self._argument(e, "delay"), Argument) and isinstance(argument.value, Async):
+            return argument.value
         value = self._folded(e)
+        if isinstance(value, syntax.Name | syntax.Call) and topologies.name_of(value) == ASYNC:
+            return self._async(value)
         return None if value is None else self._iterations(value)
+
+    def _async(self, e: syntax.Name | syntax.Call) -> Async | None:
+        """`async` or async(max = n)."""
+        if isinstance(e, syntax.Name):
+            return Async()
+        if e.arguments or [k.name for k in e.keywords] != ["max"]:
+            self.report.error("RX0107", "`async` takes one argument, by name", e.span, "",
+                              "write async, or async(max = 8): landing waits for what is 8 iterations old")  # fmt: skip
+            return None
+        most = self._iterations(e.keywords[0].value)
+        if most == 0:
+            self._no_delay("an asynchronous delay of at most 0 iterations", e.keywords[0].span, "nothing lands at once")
+            return None
+        return None if most is None else Async(most)
 
     def _iterations(self, value: syntax.Expression) -> int | None:
         """A whole number of iterations, written `2` or `2 steps` in one word."""
         shown, span = _shown(value), value.span
-        name = topologies.name_of(value) if isinstance(value, syntax.Name | syntax.Call) else ""
-        if refuse(self.report, f"delay {name}", span):
-            return None
         if not isinstance(value, syntax.Number | syntax.Quantity) or getattr(value, "unit", "step") != "step":
             self._no_delay(f"`{shown}` is not a number of iterations", span, "")
         elif not value.value.is_integer() or value.value < 0:
@@ -202,7 +218,7 @@ class Reader:
         return None
 
     def _no_delay(self, message: str, span: Span, label: str) -> None:
-        self.report.error("RX0203", message, span, label, "a delay counts iterations: 1")
+        self.report.error("RX0203", message, span, label, "a delay counts iterations, 1 say, or is `async`")
 
     def length(self, e: syntax.Expression) -> int | None:
         value = self._folded(e)

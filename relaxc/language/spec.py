@@ -56,14 +56,24 @@ class Period:
     span: Span = field(compare=False, repr=False)
 
 
-ArgumentValue = int | float | str | CodecUse | Topology | Feedback | Period | None
+@dataclass(frozen=True, slots=True)
+class Async:
+    """The delay `async`, or with `most` not 0 `async(max = n)`: late by what it takes, n iterations at most."""
+
+    most: int = 0
+
+    def __str__(self) -> str:
+        return f"async(max = {self.most})" if self.most else "async"
+
+
+ArgumentValue = int | float | str | CodecUse | Topology | Feedback | Period | Async | None
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A parameter's value in one use of an algorithm. `kind` says what the body needs it for, and what `value` is:
     number (int or float), codec (CodecUse, None for `none`), topology, feedback, route (auto, or one of
-    wire/routes.ROUTES), period, delay (a number of iterations)."""
+    wire/routes.ROUTES), period, delay (a number of iterations, or Async)."""
 
     name: str
     kind: str

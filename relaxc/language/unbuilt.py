@@ -6,16 +6,12 @@ from relaxc.language.report import Report
 from relaxc.language.source import Span
 
 CODECS = "this version has 8bit, 4bit, 2bit, 1bit, and the codecs in specs/codecs/"
-NUMBER = "write a number of iterations: 1"
-TOPOLOGIES = "use a topology whose partners are known in advance, such as random_pairs"
 
 UNBUILT = {
     "cluster": ("describing a cluster", "leave it out; nothing depends on it yet"),
     "codec lowrank": ("the codec lowrank", CODECS),
     "codec auto": ("choosing a codec automatically", CODECS),
-    "topology ready_pairs": ("pairing those who are ready", TOPOLOGIES),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
-    "delay async": ("an asynchronous delay", NUMBER),
 }
 
 

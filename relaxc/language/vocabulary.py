@@ -10,8 +10,8 @@ QUANTITIES = ("gradients", "weights", "updates", "momentum")
 FIELDS = ("name", "ndim", "numel", "dtype")
 """What a selector tests."""
 DTYPES = ("f16", "bf16", "f32", "f64")
-TOPOLOGIES = (*kinds.TOPOLOGIES, "ready_pairs")
-WRAPPERS = (*(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps), "ready_pairs")
+TOPOLOGIES = tuple(kinds.TOPOLOGIES)
+WRAPPERS = tuple(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps)
 """Topologies made of another."""
 FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")

@@ -133,7 +133,8 @@ class _Run:
             case Every(body=body):
                 self.sometimes(body, max(guard, self.due(statement)))
             case After(body=body):
-                self.sometimes(body, guard, lands=True)
+                own_time = LOCAL if statement.asynchronous else guard
+                self.sometimes(body, own_time, lands=True)
             case Phase(name=name, body=body) if top:
                 self.statements(body if name == self.phase else (), guard)
             case Phase(body=body):

@@ -243,6 +243,13 @@ def run_exchange(this: Occurrence) -> list[Array]:
     return [result] * this.workers
 
 
+def received(this: Occurrence, worker: int) -> Array:
+    """What one worker makes of codes that have all been made."""
+    codes = [value for value in this.values if isinstance(value, Code)]
+    assert len(codes) == this.workers, "what is gathered is codes"
+    return _gathered(this, worker, codes)
+
+
 def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
     for peer, _ in this.row(worker):
         if peer != worker:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from relaxc.program.agreement import agreements_of
-from relaxc.program.ir import After, Assign, Body, Every, Let, Phase, Read, Statement, flattened, within
+from relaxc.program.ir import ASYNC, After, Assign, Body, Every, Let, Phase, Read, Statement, flattened, within
 from relaxc.program.settling import lowest
 
 
@@ -14,12 +14,14 @@ from relaxc.program.settling import lowest
 class Facts:
     """`agreement` is what weights are at the end of an iteration, at worst: replicated (the same bits on all workers),
     runs (the same after each run of a block), or local. `by_phase` tells it of each phase, by name. `staleness` is the
-    largest number of iterations between a value and its use. `above`: disagreements die out in the eigenvectors of W
-    whose eigenvalues are above it (settling.lowest)."""
+    largest number of iterations between a value and its use, ASYNC where nothing bounds it; `asynchronous` tells that
+    something lands when it has arrived. `above`: disagreements die out in the eigenvectors of W whose eigenvalues are
+    above it (settling.lowest)."""
 
     agreement: str
     by_phase: tuple[tuple[str, str], ...]
     staleness: int
+    asynchronous: bool = False
     above: float = -1.0
 
     @property
@@ -31,7 +33,11 @@ class Facts:
 def facts_of(body: Body) -> Facts:
     found = agreements_of(body)
     by_phase = tuple((name, str(agreement)) for name, agreement in found.weight.items())
-    return Facts(found.word, by_phase, staleness(body), _above(body))
+    return Facts(found.word, by_phase, staleness(body), asynchronous(body), _above(body))
+
+
+def asynchronous(body: Body) -> bool:
+    return any(isinstance(s, After) and s.asynchronous for s in flattened(body.statements))
 
 
 def _above(body: Body) -> float:
@@ -41,13 +47,19 @@ def _above(body: Body) -> float:
 
 
 def staleness(body: Body) -> int:
-    """Iterations between what is launched and its use. A block that only waits, and reads nothing of its launch, uses
-    what is there when it runs."""
+    """Iterations between what is launched and its use, at most; ASYNC where nothing bounds them. A block that only
+    waits, and reads nothing of its launch, uses what is there when it runs."""
+    if any(isinstance(s, After) and s.asynchronous and not s.most for s in flattened(body.statements)):
+        return ASYNC
     return _staleness(body.statements, lets_of(body))
 
 
 def lets_of(body: Body) -> dict[str, Let]:
-    return {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    return lets_of_statements(body.statements)
+
+
+def lets_of_statements(statements: tuple[Statement, ...]) -> dict[str, Let]:
+    return {s.name: s for s in flattened(statements) if isinstance(s, Let)}
 
 
 def of_the_launch(after: After, lets: Collection[str]) -> tuple[str, ...]:
@@ -68,7 +80,7 @@ def _staleness(statements: tuple[Statement, ...], lets: Collection[str]) -> int:
     for statement in statements:
         match statement:
             case After(delay=delay, body=inner):
-                waited = delay if of_the_launch(statement, lets) else 0
+                waited = (statement.most if statement.asynchronous else delay) if of_the_launch(statement, lets) else 0
                 late = max(late, waited + _staleness(inner, lets))
             case Every(body=inner) | Phase(body=inner):
                 late = max(late, _staleness(inner, lets))

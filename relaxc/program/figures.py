@@ -26,10 +26,11 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
+from relaxc.program.launched import launched_of
 from relaxc.program.paths import PathBody
 from relaxc.program.shapes import Shape, form_of, forms_of
 from relaxc.topology.kinds import located as located_topology
-from relaxc.topology.kinds import machine_size, period
+from relaxc.topology.kinds import machine_size, met, period
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.layout import EXACT as PLAIN
@@ -63,7 +64,7 @@ ROUNDS_SAMPLED = 64
 @dataclass(frozen=True, slots=True)
 class Sent:
     """An exchange, the codec of what it sends (None for plain numbers), whether that is a code, and in which share of
-    the iterations it runs (None where that is computed while training). Of a `cell`, one number for each parameter is
+    the iterations it runs (None where that shows while training). Of a `cell`, one number for each parameter is
     sent, which counts as nothing beside a million elements."""
 
     exchange: Exchange
@@ -80,9 +81,10 @@ def sent_in(body: Body, phase: str) -> tuple[Sent, ...]:
 
 def _sent_in(body: Body, share: float | None, phase: str | None) -> Iterator[Sent]:
     lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    forms = forms_of(body)
+    forms, launched = forms_of(body), launched_of(body.statements).exchanges
     for sent in _sent(body.statements, lets, share, phase):
-        yield replace(sent, cell=form_of(sent.exchange, forms).shape is Shape.CELL)
+        known = None if sent.exchange.place in launched else sent.share
+        yield replace(sent, share=known, cell=form_of(sent.exchange, forms).shape is Shape.CELL)
 
 
 def _sent(
@@ -204,6 +206,8 @@ def _messages(exchange: Exchange, workers: int, inner: int) -> dict[bool, float]
     """By whether they leave a machine with `inner` workers."""
     assert exchange.topology is not None, "a mix has a topology"
     topology = taken(exchange.topology, workers)
+    if met(topology):
+        return {False: 1.0, True: 0.0}
     rounds, found = period(topology, workers) or ROUNDS_SAMPLED, {False: 0.0, True: 0.0}
     for round, rank in product(range(rounds), range(workers)):
         for peer, _ in weights(topology, workers, round, SEED, rank):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxc.program.ir import After, Assign, Exchange, Expression, Let, Read, Statement
+from relaxc.program.ir import ASYNC, After, Assign, Exchange, Expression, Let, Read, Statement
 from relaxc.program.paths import Gradient
 from relaxc.program.reads import expressions, reads
 
@@ -17,7 +17,12 @@ def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, t
             Let(name=let, value=value),
             After(delay=delay, body=(Assign(name="grad", value=Read(name=read)),)),
             *rest,
-        ) if read == let and _is_mean(value) and all(let not in reads(e) for e in expressions(tuple(rest))):
+        ) if (
+            delay != ASYNC
+            and read == let
+            and _is_mean(value)
+            and all(let not in reads(e) for e in expressions(tuple(rest)))
+        ):
             return _gradient(value, delay), tuple(rest)
     return None, statements
 

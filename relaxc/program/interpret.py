@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxc.program.aloft import Asynchronous
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
 from relaxc.program.exchange import (
@@ -33,9 +34,11 @@ from relaxc.program.exchange import (
     run_messages,
     shared_keys,
 )  # fmt: skip
+from relaxc.program.flights import ARRIVES, Arrivals, Post, Prompt
 from relaxc.program.functions import Array
 from relaxc.program.gradients import take_gradient
 from relaxc.program.ir import (
+    ASYNC,
     After,
     Apply,
     Assign,
@@ -75,6 +78,10 @@ class Interpreter:
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
     `messages` exchanges run as the moves of their routes, to the same bits. `residuals`, and what relays have
     `held`, are by (place, parameter). `inner` is the workers of a machine, for hierarchies that leave it open.
+
+    `arrivals` says what becomes of asynchronous launches. `members` are the workers that this one runs, all by default;
+    several interpreters of one member each, which share `post`, `arrivals` and `residuals`, are workers that go at
+    their own pace (program/asynchronous.py).
     """
 
     def __init__(
@@ -87,6 +94,9 @@ class Interpreter:
         optimizer: Rule | None = None,
         messages: bool = False,
         inner: int = 1,
+        arrivals: Arrivals | None = None,
+        members: Sequence[int] | None = None,
+        post: Post | None = None,
     ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
         self.optimizer = optimizer
@@ -95,6 +105,9 @@ class Interpreter:
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
         self.held: dict[tuple[int, int], Held] = {}
+        self.everyone = tuple(range(workers))
+        self.members = self.everyone if members is None else tuple(members)
+        self.asynchronous = Asynchronous(self, arrivals or Prompt(), post or Post(workers, seed))
         self._exchange = run_messages if messages else run_exchange
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
 
@@ -126,7 +139,7 @@ class Interpreter:
         real = real_type(parameter)
         flat = [np.zeros(parameter.elements, real) if g is None else np.asarray(g).ravel().astype(real) for g in grads]
         present = [g is not None for g in grads]
-        return Scope(parameter, body, store, flat, present, {}, self.iteration)
+        return Scope(parameter, body, store, flat, present, {}, self.iteration, self.everyone)
 
     # --- an iteration
 
@@ -143,7 +156,7 @@ class Interpreter:
     def _parameter(self, parameter: Parameter, grads: Sequence[Array | None]) -> list[Array | None]:
         """After its last assignment, which is before the cut, `grad` is what the user sees."""
         body = self._body(parameter) or Body(None, (), (Step(),))
-        scope = self._scope(parameter, body, self._stores[parameter.number], grads)
+        scope = replace(self._scope(parameter, body, self._stores[parameter.number], grads), members=self.members)
         gradient, rest = take_gradient(body.statements)
         if gradient is not None:
             self._native(gradient, scope)
@@ -169,8 +182,11 @@ class Interpreter:
     # --- statements
 
     def _run(self, statements: Sequence[Statement], scope: Scope) -> None:
+        scope = self.asynchronous.decided(statements, scope)
         for statement in statements:
             match statement:
+                case Let() if self.asynchronous.takes(statement, scope):
+                    pass
                 case Let(name=name, value=value):
                     scope.lets[name] = self._value(value, scope)
                 case Assign(name=name, value=value):
@@ -181,11 +197,14 @@ class Interpreter:
                     self._block(statement, scope)
                 case Every() | Phase():
                     self._land_within(statement.body, scope)
+                case After(delay=delay) if delay == ASYNC:
+                    self.asynchronous.turn(statement, scope)
                 case After():
                     self._launch(statement, scope)
 
     def _assign(self, name: str, values: Values, scope: Scope) -> None:
-        for w, value in enumerate(values):
+        for w in scope.members:
+            value = values[w]
             if name == "weight":
                 scope.store.weight[w] = scope.stored(value)
             elif name == "grad":
@@ -197,7 +216,7 @@ class Interpreter:
         """Workers without a gradient skip it, as torch's optimisers do."""
         if self.optimizer is None:
             return
-        for w in range(self.workers):
+        for w in scope.members:
             if scope.present[w]:
                 new = self.optimizer.step(w, scope.parameter, scope.store.weight[w].copy(), scope.grad[w].copy())
                 scope.store.weight[w] = scope.stored(new)
@@ -215,7 +234,7 @@ class Interpreter:
 
     def _due(self, every: Every, scope: Scope) -> bool:
         """Guards have the same truth on all workers, so worker 0's numbers do."""
-        period = host_number(every.period, self._names(every.period, scope, {}, 0)[0])
+        period = host_number(every.period, self._names(every.period, scope, {}, scope.members[0])[0])
         store, block = scope.store, every.block
         reached = store.reached.get(block, 0)
         store.reached[block] = reached + 1
@@ -251,7 +270,9 @@ class Interpreter:
     def _land_within(self, statements: Sequence[Statement], scope: Scope) -> None:
         """What was launched in a block lands whether or not that block runs."""
         for statement in statements:
-            if isinstance(statement, After):
+            if isinstance(statement, After) and statement.asynchronous:
+                self.asynchronous.land_only(statement, scope)
+            elif isinstance(statement, After):
                 self._land(statement, scope)
             elif isinstance(statement, Every | Phase):
                 self._land_within(statement.body, scope)
@@ -265,7 +286,7 @@ class Interpreter:
         e = self._without_codes(e, scope, done)
         if isinstance(e, Read) and (known := self._known(e.name, scope, done)) is not None:
             return list(known)
-        return [self._evaluator(e, scope, done, w).value(e) for w in range(self.workers)]
+        return [self._evaluator(e, scope, done, w).value(e) if w in scope.members else None for w in self.everyone]
 
     def _evaluator(self, e: Expression, scope: Scope, done: dict[str, Values], worker: int) -> Evaluator:
         def own(topology: Topology) -> float:
@@ -276,12 +297,17 @@ class Interpreter:
     def _without_codes(self, e: Expression, scope: Scope, done: dict[str, Values]) -> Expression:
         """`e` with its exchanges, encodes and decodes replaced by names that `done` binds to their values."""
         match e:
+            case Exchange(value=value) if self.asynchronous.launches(e, scope):
+                self.asynchronous.post_all(e, self._value(value, scope), scope)
+                return Read(f"{ARRIVES}{e.place}")
             case Exchange(value=value):
                 values = self._exchanged(e, self._value(value, scope), scope)
             case Encode(value=value):
-                values = [self._code(e, scope.tensor(v), w, scope) for w, v in enumerate(self._value(value, scope))]
+                put = self._value(value, scope)
+                values = [self._code(e, scope.tensor(put[w]), w, scope) if w in scope.members else None
+                          for w in self.everyone]  # fmt: skip
             case Decode(code=code):
-                values = [c.decoded() for c in self._value(code, scope)]
+                values = [None if c is None else c.decoded() for c in self._value(code, scope)]
             case Apply(arguments=arguments):
                 return replace(e, arguments=tuple(self._without_codes(a, scope, done) for a in arguments))
             case Reduce(argument=argument):
@@ -293,19 +319,19 @@ class Interpreter:
         return Read(name)
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
-        keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
-        shared = shared_keys(self.seed, self.iteration, scope.parameter)
-        states = self._residuals(encoding.place, scope).states[worker] if encoding.codec.states else {}
+        moment = self.asynchronous.moment(encoding, worker, scope)
+        keys = encoding_keys(self.seed, moment, encoding.place, worker, scope.parameter)
+        shared = shared_keys(self.seed, moment, scope.parameter)
+        kept = self.residuals_of(encoding.place, scope.parameter) if encoding.codec.states else None
+        states = {} if kept is None else kept.states[worker]
         message = encode(encoding.codec, value, keys, states=states, shared=shared)
         return Code(encoding.codec, value, message, states, shared=shared)
-
-    def _residuals(self, place: int, scope: Scope) -> Residuals:
-        made = Residuals.zeros(scope.parameter, self.workers)
-        return self.residuals.setdefault((place, scope.parameter.number), made)
 
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
+        if scope.members != self.everyone:
+            raise ValueError("workers that go at their own pace have no synchronous exchange")
         if not isinstance(values[0], Code) and np.ndim(values[0]) == 0:
             scope = replace(scope, parameter=cell_of(scope.parameter))
             return [np.asarray(v[0]) for v in self._sent(exchange, values, scope, None)]
@@ -313,12 +339,15 @@ class Interpreter:
 
     def _sent(self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
-        residuals = self._residuals(exchange.place, scope)
+        residuals = self.residuals_of(exchange.place, scope.parameter)
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
         held = self.held.setdefault((exchange.place, scope.parameter.number), [{} for _ in range(self.workers)])
         exchange = replace(exchange, route=located_route(exchange.route, self.inner))
         this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))
+
+    def residuals_of(self, place: int, parameter: Parameter) -> Residuals:
+        return self.residuals.setdefault((place, parameter.number), Residuals.zeros(parameter, self.workers))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:
         topology = located_topology(topology, self.inner)
@@ -341,7 +370,7 @@ class Interpreter:
         numbers: dict[str, float] = {}
         tensors: dict[str, Array] = {}
         for read in within(e):
-            if isinstance(read, Read | Optimizer):
+            if isinstance(read, Read | Optimizer) and not self.asynchronous.awaits(read, scope):
                 value = self._read(read, scope, done, worker)
                 if isinstance(value, float):
                     numbers[name_of(read)] = value

@@ -268,13 +268,23 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """The body runs `delay` iterations after its launch, with the lets of the launching iteration."""
+    """The body runs `delay` iterations after its launch, with the lets of the launching iteration. With the delay ASYNC
+    it runs when the exchanges that it reads have arrived, each worker's by itself; with `most`, at the latest that many
+    iterations after the launch."""
 
     block: int
     delay: int
     body: tuple[Statement, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    most: int = 0
 
+    @property
+    def asynchronous(self) -> bool:
+        return self.delay == ASYNC
+
+
+ASYNC = -1
+"""The delay of an `after async`, which lands when what it has launched has arrived."""
 
 Statement = Let | Assign | Step | Every | Phase | After
 

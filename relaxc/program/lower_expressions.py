@@ -12,7 +12,7 @@ from relaxc.language.functions import ELEMENTWISE
 from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import CodecUse, Feedback, Use
+from relaxc.language.spec import Async, CodecUse, Feedback, Use
 from relaxc.language.vocabulary import AUTO, READABLE
 from relaxc.program import optimizer_names
 from relaxc.program.codec import EXACT, lower_codec
@@ -117,7 +117,7 @@ class Late:
 
     name: str
     value: Expression
-    delay: int
+    delay: int | Async
     span: Span
 
 

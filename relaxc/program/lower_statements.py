@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from relaxc.language import syntax
 from relaxc.language.reading import wrong_period
 from relaxc.language.source import Span
-from relaxc.language.spec import Period
+from relaxc.language.spec import Async, Period
 from relaxc.program.ir import (
+    ASYNC,
     After,
     Apply,
     Assign,
@@ -79,9 +80,15 @@ class Statements:
             yield Assign(name, value, span)
             return
         yield from (Let(part.name, part.value, part.span) for part in late)
-        yield After(self.block(), self.one_delay(late), (Assign(name, value, span),), span)
+        yield self.made_after(self.one_delay(late), (Assign(name, value, span),), span)
 
-    def one_delay(self, late: list[Late]) -> int:
+    def made_after(self, delay: int | Async, body: tuple[Statement, ...], span: Span, block: int = 0) -> After:
+        block = block or self.block()
+        if isinstance(delay, Async):
+            return After(block, ASYNC, body, span, delay.most)
+        return After(block, delay, body, span)
+
+    def one_delay(self, late: list[Late]) -> int | Async:
         for other in late[1:]:
             if other.delay != late[0].delay:
                 self.of.report.error("RX0321", "two delays of different length in one statement", other.span,
@@ -126,7 +133,7 @@ class Statements:
             yield from self.always(s)
             return
         number = self.block()
-        yield After(number, delay, self.inner(s.body), self.of.place_of(s))
+        yield self.made_after(delay, self.inner(s.body), self.of.place_of(s), number)
 
     def phase(self, s: syntax.Phase, clock: _Clock) -> Iterator[Statement]:
         first, end = clock.of(s.name, self.length(s))

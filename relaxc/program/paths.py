@@ -30,11 +30,14 @@ STORED, FINITE = "stored", "finite"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`kind` is every, phase or land; `parent` the guard of the enclosing block, -1 for the body. Only where the parent
-    is true does an `every` count or a `phase` look. `land` belongs to an `after`: it is true where an entry of that
-    block's queue is due, whatever the parent.
+    """`kind` is every, phase, land or launch; `parent` the guard of the enclosing block, -1 for the body. Only where
+    the parent is true does an `every` count or a `phase` look. `land` belongs to an `after`: it is true where an
+    entry of that block's queue is due, whatever the parent; with the delay ASYNC, where its launch has arrived.
+    `launch` stands right behind the `land` of an async block, with the same block and parent: it is true where the
+    parent is, nothing of the block is under way, and nothing of it lands in this iteration.
 
-    every: `how` and `period` as in ir.Every. phase: `first`, `end`. land: `delay`.
+    every: `how` and `period` as in ir.Every. phase: `first`, `end`. land: `delay`, and `most`, the age at which an
+    async landing is waited for (0: never).
     """
 
     kind: str
@@ -45,6 +48,7 @@ class Guard:
     first: int = 0
     end: int | None = None
     delay: int = 0
+    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ class Transfer:
     `block` is the block whose run's number r is the round. `copies` counts slots: more than one where several launches
     can be under way; this iteration's is number r % copies. `after` is the block of the `after` that reads the result
     late (-1 for none), from slot number (its launch's r) % copies.
+
+    `asynchronous` tells that this `after` is async: then `block` is it too, the round is the worker's number of
+    launches so far, there is one copy, and in whatever the transfer encodes the generator's `iteration` is the
+    round.
     """
 
     exchange: Exchange
@@ -89,6 +97,7 @@ class Transfer:
     copies: int
     after: int = -1
     shape: str = "tensor"
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +189,9 @@ class Gradient:
 class PathBody:
     """`gradient` is done by the time that backward returns, and is no part of the paths. `paths` is empty where nothing
     is left but the user's step. `start` are the fragments that compute at attach the states that are no numbers, in
-    order. `owns`: the number `own.N` is this worker's weight on itself in that topology, in the round of that block."""
+    order. `owns`: the number `own.N` is this worker's weight on itself in that topology, in the round of that block.
+    `landings` are, for each async `after`, what it does where it lands outside of an iteration: its guard alone is true
+    there."""
 
     selector: Selector
     gradient: Gradient | None
@@ -193,6 +204,7 @@ class PathBody:
     paths: tuple[Path, ...]
     span: Span | None = None
     owns: tuple[tuple[Topology, int], ...] = ()
+    landings: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,14 @@ def _statement(statement: Statement, depth: int) -> str:
         case Phase(name=name, first=first, end=end, body=body):
             length = "" if end is None else f" for {end - first}"
             return f"phase {name}{length} {_braced(body, depth)}"
-        case After(delay=delay, body=body):
-            return f"after {delay} {_braced(body, depth)}"
+        case After(body=body):
+            return f"after {_delay(statement)} {_braced(body, depth)}"
+
+
+def _delay(after: After) -> str:
+    if not after.asynchronous:
+        return str(after.delay)
+    return f"async(max = {after.most})" if after.most else "async"
 
 
 def _assign(statement: Assign) -> str:

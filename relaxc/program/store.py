@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from relaxc.program.evaluate import round_to
 from relaxc.program.exchange import Code, real_type
+from relaxc.program.flights import Aloft, Awaited
 from relaxc.program.functions import Array
 from relaxc.program.ir import Body
 from relaxc.wire.parameters import Parameter
@@ -54,12 +56,19 @@ class Store:
     reached: dict[int, int] = field(default_factory=dict)
     waited: dict[int, int] = field(default_factory=dict)
     queues: dict[int, deque[Late]] = field(default_factory=dict)
+    launches: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Of each `after async`, by block and worker."""
+    aloft: dict[tuple[int, int], Aloft] = field(default_factory=dict)
+    pending: dict[tuple[int, int], list[Awaited]] = field(default_factory=dict)
+    """The awaited lets of a launch in the making."""
 
 
 @dataclass(frozen=True)
 class Scope:
     """One iteration of one parameter, in one block. `grad` and `present` are of the iteration: `present[w]` tells
-    whether worker w has a gradient to step with. `round` is that of the block's exchanges."""
+    whether worker w has a gradient to step with. `round` is that of the block's exchanges. `members` are the
+    workers for whom it is carried out; values of others are None. `launching` and `landing`: who does so in this
+    iteration, by block of an `after async`."""
 
     parameter: Parameter
     body: Body
@@ -68,6 +77,9 @@ class Scope:
     present: list[bool]
     lets: dict[str, Values]
     round: int
+    members: tuple[int, ...]
+    launching: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    landing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def real(self) -> np.dtype[Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relaxc.language.diagnostics import Diagnostic
 from relaxc.language.report import Report
 from relaxc.language.spec import Spec, Use
+from relaxc.program.checks.asynchronous import check_asynchronous
 from relaxc.program.checks.codes import check_codes
 from relaxc.program.checks.guards import check_guards
 from relaxc.program.checks.judged import Judged, judge
@@ -24,7 +25,8 @@ from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
 CHECKS = (
-    check_order, check_guards, check_codes, check_lateness, check_mixing, check_replicas, check_shares, check_trees,
+    check_order, check_guards, check_codes, check_lateness, check_asynchronous, check_mixing, check_replicas,
+    check_shares, check_trees,
 )  # fmt: skip
 
 

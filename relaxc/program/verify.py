@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from relaxc.program.codec import EXACT
 from relaxc.program.ir import (
+    ASYNC,
     After,
     Assign,
     Body,
@@ -117,7 +118,7 @@ def _blocks(body: Body) -> None:
     for statement in flattened(body.statements):
         match statement:
             case After(delay=delay):
-                _require(delay >= 1, "an `after` of less than one iteration")
+                _require(delay >= 1 or delay == ASYNC, "an `after` of less than one iteration")
             case Phase(first=first, end=end):
                 _require(first >= 0 and (end is None or first < end), "a phase that is never on")
             case Every(how=how):

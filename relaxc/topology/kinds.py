@@ -4,7 +4,8 @@ Every matrix is column stochastic: what a worker has, it shares out. All but tho
 All are symmetric but those of `arrows`, and of `exponential` and `one_peer_exponential`, which are the published ones
 (Ying et al. 2021): directed, each worker hearing as many as hear it, with equal weights. All others have
 Metropolis-Hastings weights, W[i, j] = 1 / (1 + max(degree i, degree j)), a pair 1/2 and 1/2, and `edges` and `arrows`
-those of their file.
+those of their file. Of `ready_pairs` the rows are those of the graph that its pairs are of: they are found while
+training.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Kind:
     """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
     function of that name says, `refusal(arguments, workers)` likewise. `spread` is the largest 1 - lambda_min(W) that
     there is for any number of workers (its least upper bound); of one that `wraps` another it is a factor to that
-    one's, and `least` what there is at least."""
+    one's, and `least` what there is at least. Of one that is `met`, `rows` are those of the graph in which two that are
+    ready may meet."""
 
     rows: Callable[[Arguments, int, int, int], Rows]
     pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
@@ -52,6 +54,7 @@ class Kind:
     spread: float = 2.0
     wraps: bool = False
     least: float = 0.0
+    met: bool = False
 
 
 # --- weights
@@ -207,6 +210,12 @@ def _hierarchy_refusal(arguments: Arguments, workers: int) -> str | None:
     return why and f"of machines with {inner} workers each: {why}"
 
 
+def _ready(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    """Who meets whom shows while training; this is the graph in which they are neighbours, with its weights."""
+    (inner,) = arguments
+    return rows(inner, workers, round, seed)
+
+
 # --- worker counts
 
 
@@ -268,6 +277,7 @@ TOPOLOGIES: dict[str, Kind] = {
     "lazy": Kind(_lazy, _inner_pattern, _inner_refusal, spread=0.5, wraps=True),
     "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True, spread=1.0, wraps=True),
     "hierarchy": Kind(_hierarchy, _hierarchy_pattern, _hierarchy_refusal, spread=1.0, least=1.0, wraps=True),
+    "ready_pairs": Kind(_ready, _inner_pattern, _inner_refusal, changes=True, spread=1.0, wraps=True, met=True),
 }
 
 
@@ -289,6 +299,21 @@ def random(topology: Topology) -> bool:
 def changes(topology: Topology) -> bool:
     """Whether the matrix differs between rounds for some worker count."""
     return TOPOLOGIES[topology.name].changes or any(changes(part) for part in inner(topology))
+
+
+def met(topology: Topology) -> bool:
+    """Whether partners are known only while training."""
+    return TOPOLOGIES[topology.name].met or any(met(part) for part in inner(topology))
+
+
+def neighbours(topology: Topology, workers: int, rank: int) -> tuple[int, ...]:
+    """Whom a worker may meet: its neighbours in the graph."""
+    return tuple(peer for peer, _ in rows(topology, workers, 0, 0)[rank] if peer != rank)
+
+
+def pair_row(rank: int, peer: int) -> Row:
+    """Of a worker that meets one other."""
+    return tuple(sorted(((rank, 0.5), (peer, 0.5))))
 
 
 def directed(topology: Topology) -> bool:

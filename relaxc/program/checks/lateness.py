@@ -44,7 +44,7 @@ class Launch:
     @property
     def rounds(self) -> int:
         """Launches that follow this one until it lands."""
-        return int(self.after.delay // self.apart)
+        return 0 if self.after.asynchronous else int(self.after.delay // self.apart)
 
 
 def launches(statements: tuple[Statement, ...], apart: float = 1, fragments: bool = False) -> Iterator[Launch]:
@@ -107,7 +107,11 @@ def _overwritten(judged: Judged, launch: Launch, report: Report) -> None:
         if "weight" not in _landing_reads(judged, statement.value, inside):
             help_ = "move weights instead: weight += change, so that what was done meanwhile is kept"
             report.error("RX0313", "a late value overwrites weight", place(statement),
-                         f"the progress of {launch.after.delay} iterations is lost", help_)  # fmt: skip
+                         f"the progress {_meanwhile(launch.after)} is lost", help_)  # fmt: skip
+
+
+def _meanwhile(after: After) -> str:
+    return "made meanwhile" if after.asynchronous else f"of {after.delay} iterations"
 
 
 def _landing_reads(judged: Judged, e: Expression, inside: set[str]) -> set[str]:

@@ -8,7 +8,7 @@ from math import prod
 
 from relaxc.language.diagnostics import Label
 from relaxc.language.source import Span
-from relaxc.program.ir import Assign, Constant, Let
+from relaxc.program.ir import ASYNC, Assign, Constant, Let
 from relaxc.program.passes.items import Block, Item
 from relaxc.program.passes.normal import Normal, refuse
 from relaxc.program.paths import Control, Guard, SetNumber
@@ -46,7 +46,9 @@ def _steps(normal: Normal, items: tuple[Item, ...], guard: int) -> list[Guard | 
             case Assign(name=name, value=value) if normal.shapes[name] == "number":
                 steps.append(SetNumber(name, value, guard))
             case Block(guard=number, body=body):
-                steps += [normal.guards[number], *_steps(normal, body, number)]
+                inside = [normal.guards[number]]
+                inside += [normal.guards[number + 1]] if inside[0].delay == ASYNC else []
+                steps += [*inside, *_steps(normal, body, number)]
     return steps
 
 
@@ -68,6 +70,8 @@ def _extended(
 ) -> list[tuple[tuple[bool, ...], dict[int, int]]]:
     """`moments`: for a block with phases, the run that it has reached, one for all of its phases."""
     if guard.kind != "land" and guard.parent >= 0 and not truths[guard.parent]:
+        return [((*truths, False), moments)]
+    if guard.kind == "launch" and truths[-1]:  # right behind its landing
         return [((*truths, False), moments)]
     if guard.kind != "phase":
         return [((*truths, truth), moments) for truth in _free(guard)]
@@ -98,9 +102,9 @@ def _count(guards: list[Guard], parent: int) -> int:
     """How many combinations there are inside of a block that runs, and of what lands there."""
     inside = [n for n, g in enumerate(guards) if g.parent == parent]
     free = prod(
-        _count(guards, n) if len(_free(guards[n])) == 1 else _count(guards, n) + _idle(guards, n)
+        _count(guards, n) if len(_free(guards[n])) == 1 else _count(guards, n) + _other(guards, n)
         for n in inside
-        if guards[n].kind != "phase"
+        if guards[n].kind not in ("phase", "launch")
     )
     phases = [n for n in inside if guards[n].kind == "phase"]
     if not phases:
@@ -109,6 +113,11 @@ def _count(guards: list[Guard], parent: int) -> int:
         prod(_count(guards, n) if _on(guards[n], moment) else _idle(guards, n) for n in phases)
         for moment in _moments(guards, parent)
     )
+
+
+def _other(guards: list[Guard], number: int) -> int:
+    """Where a block does not run; where an async block does not land, it may be launched."""
+    return _idle(guards, number) * (2 if guards[number].delay == ASYNC else 1)
 
 
 def _idle(guards: list[Guard], parent: int) -> int:

@@ -86,9 +86,9 @@ def all_items(items: tuple[Item, ...]) -> Iterator[Item]:
 
 @dataclass
 class Sent:
-    """An exchange of a body. `block` is the block that runs it, `copies` how many launches can be under way, `after`
-    the block that reads it in a later iteration, -1 for none, `now` whether this iteration does. `shape` is cell or
-    tensor."""
+    """An exchange of a body. `block` is the block that runs it, `copies` how many launches can be under way,
+    `after` the block that reads it in a later iteration, -1 for none, `now` whether this iteration does; of an
+    `asynchronous` one, the `after` itself is its block. `shape` is cell or tensor."""
 
     exchange: Exchange
     code: str | None
@@ -97,6 +97,7 @@ class Sent:
     after: int = -1
     now: bool = False
     shape: str = "tensor"
+    asynchronous: bool = False
 
     @property
     def late(self) -> bool:

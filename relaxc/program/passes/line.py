@@ -144,6 +144,12 @@ class Specialiser:
         self.block(self.normal.items)
         return self.line
 
+    def run_landing(self, block: Block) -> Line:
+        """Nothing but what that block does when it lands."""
+        self.present = False
+        self.land(block)
+        return self.line
+
     def block(self, items: tuple[Item, ...]) -> None:
         for item in items:
             self.item(item)
@@ -168,6 +174,8 @@ class Specialiser:
             case Code(name=name, value=value):
                 line.spans[name] = item.span
                 line.codes[name] = self.value(f"{name}@value", value)
+            case Launch(number=number) if not self.leaves(number):
+                pass
             case Launch(number=number, code=str(code)):
                 line.events.append(Leaves(number, line.codes[code], code))
             case Launch(number=number, value=value) if value is not None:
@@ -175,6 +183,14 @@ class Specialiser:
                 line.events.append(Leaves(number, self.value(f"exchange.{number}@value", value, shape), None))
             case Block():
                 self.nested(item)
+
+    def leaves(self, number: int) -> bool:
+        """What an async block reads leaves only where that block launches."""
+        sent, guards = self.normal.sent[number], self.normal.guards
+        return not sent.asynchronous or any(
+            truth and guard.kind == "launch" and guard.block == sent.block
+            for guard, truth in zip(guards, self.truths, strict=True)
+        )
 
     def version(self, name: str, value: str) -> None:
         self.now[name] = value
@@ -224,7 +240,7 @@ class Specialiser:
 
     def nested(self, block: Block) -> None:
         if isinstance(block.statement, After):
-            launches = self.runs(self.normal.guards[block.guard].parent)
+            launches = self.launches(block)
             if launches:
                 self.launch(block)
             if self.truths[block.guard]:
@@ -245,6 +261,12 @@ class Specialiser:
             self.present = False
         if cut:
             self.item(Cut())
+
+    def launches(self, block: Block) -> bool:
+        """The guard of an async block's launch is behind that of its landing."""
+        if isinstance(block.statement, After) and block.statement.asynchronous:
+            return self.truths[block.guard + 1]
+        return self.runs(self.normal.guards[block.guard].parent)
 
     def runs(self, guard: int) -> bool:
         return guard < 0 or self.truths[guard]

@@ -30,6 +30,7 @@ from relaxc.program.ir import (
     Step,
     flattened,
 )  # fmt: skip
+from relaxc.program.launched import launched_of
 from relaxc.program.passes.items import Block, Captured, Code, Cut, Item, Launch, Measure, Sent, all_items, value_of
 from relaxc.program.paths import Guard, Kept
 from relaxc.program.reads import expressions, reads
@@ -102,6 +103,7 @@ class _Normaliser:
     def __init__(self, body: Body, statements: tuple[Statement, ...]) -> None:
         self.normal = Normal(shapes=_given_shapes() | {s.name: s.shape for s in body.states})
         self.statements = statements
+        self.launched = launched_of(statements)
         self.depths: dict[str, int] = {}
         """How many `after` stand around the definition of a name."""
         self.exchanged: set[str] = set()
@@ -183,6 +185,8 @@ class _Normaliser:
     def nested(self, s: Every | Phase | After, where: _Where) -> None:
         number = len(self.normal.guards)
         self.normal.guards.append(self.guard(s, where))
+        if isinstance(s, After) and s.asynchronous:
+            self.normal.guards.append(Guard("launch", where.guard, s.block, delay=s.delay))
         if isinstance(s, After):
             inner = _Where(number, where.apart, set(), where.depth + 1)
         else:
@@ -198,8 +202,8 @@ class _Normaliser:
                 return Guard("every", where.guard, block, how=how, period=self.flat(period, where))
             case Phase(block=block, first=first, end=end):
                 return Guard("phase", where.guard, block, first=first, end=end)
-            case After(block=block, delay=delay):
-                return Guard("land", where.guard, block, delay=delay)
+            case After(block=block, delay=delay, most=most):
+                return Guard("land", where.guard, block, delay=delay, most=most)
 
     # --- what a landing has of its launch
 
@@ -219,7 +223,7 @@ class _Normaliser:
     def capture(self, name: str, after: After, found: Captured, where: _Where) -> Captured:
         if name not in self.depths or name in found.names:
             return found
-        copies = int(min(after.delay + 1, after.delay // where.apart + 1))
+        copies = 1 if after.asynchronous else int(min(after.delay + 1, after.delay // where.apart + 1))
         if self.lands(name, after, where):
             if name.startswith("exchange."):
                 sent = self.normal.sent[number := int(name.split(".")[1])]
@@ -241,7 +245,8 @@ class _Normaliser:
             return False
         if name.startswith("exchange."):
             sent = self.normal.sent[int(name.split(".")[1])]
-            return sent.block == self.normal.home(where.guard) and sent.after in (-1, after.block)
+            home = after.block if sent.asynchronous else self.normal.home(where.guard)
+            return sent.block == home and sent.after in (-1, after.block)
         waited = [n for n in reads(self.normal.lets[name]) if n in self.exchanged] if name in self.normal.lets else []
         return bool(waited) and all(self.lands(n, after, where) for n in waited)
 
@@ -294,7 +299,7 @@ class _Normaliser:
         return name
 
     def exchange(self, e: Exchange, where: _Where) -> Expression:
-        code = None
+        code, launched = None, self.launched.exchanges.get(e.place)
         value: Expression | None = None
         if isinstance(e.value, Encode) or (isinstance(e.value, Read) and self.is_code(e.value.name)):
             code = self.code_of(e.value, where)
@@ -304,7 +309,8 @@ class _Normaliser:
             value = self.flat(e.value, where)
         number = len(self.normal.sent)
         shape = "tensor" if code is not None or self.normal.shape(value) == "tensor" else "cell"
-        self.normal.sent.append(Sent(e, code, self.normal.home(where.guard), shape=shape))
+        block = self.normal.home(where.guard) if launched is None else launched
+        self.normal.sent.append(Sent(e, code, block, shape=shape, asynchronous=launched is not None))
         self.out.append(Launch(number, value if code is None else None, code))
         self.bind(f"exchange.{number}", shape, where)
         self.exchanged.add(f"exchange.{number}")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
-from relaxc.program.ir import Body, Expression, Program, Step
+from relaxc.program.ir import After, Body, Expression, Program, Step
 from relaxc.program.passes.control import combinations, control_of
 from relaxc.program.passes.cut import Draft, Entry, Mark, cut, is_near
 from relaxc.program.passes.fragments import fragment
-from relaxc.program.passes.items import Sent
+from relaxc.program.passes.items import Block, Item, Sent, all_items
 from relaxc.program.passes.keeping import Memory, keep
 from relaxc.program.passes.line import Line, Names, Specialiser, number_reads
 from relaxc.program.passes.normal import Normal, normalise, refuse
@@ -33,6 +34,10 @@ def _body(body: Body) -> PathBody:
     return replace(_Body(body, normalise(body, rest)).made(), gradient=gradient)
 
 
+def _lands_alone(item: Item) -> TypeGuard[Block]:
+    return isinstance(item, Block) and isinstance(item.statement, After) and item.statement.asynchronous
+
+
 def _transfer(sent: Sent) -> Transfer:
     exchange = sent.exchange
     if exchange.kind in NEIGHBOURLY and exchange.codec is None:
@@ -46,7 +51,10 @@ def _transfer(sent: Sent) -> Transfer:
     if exchange.codec is not None and exchange.codec.states and sent.copies > 1:
         help = "let them be further apart than they are late, or write a number for what is auto"
         raise refuse("RX0368", "a codec with states, and several of its exchanges under way", exchange.span, help)
-    return Transfer(exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after, sent.shape)
+    return Transfer(
+        exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after, sent.shape,
+        sent.asynchronous,
+    )  # fmt: skip
 
 
 @dataclass
@@ -65,16 +73,24 @@ class _Body:
         self.transfers = tuple(map(_transfer, normal.sent))
         start = tuple(self.number(f) for f in start_fragments(body.states))
         paths = tuple(map(self.path, combinations(normal.guards, body.places)))
+        landings = tuple(self.landing(item) for item in all_items(normal.items) if _lands_alone(item))
         return PathBody(
             body.selector, None, body.states, control_of(normal, body.span), self.transfers, tuple(self.kept),
-            tuple(self.fragments), start, paths, body.span, owns=tuple(normal.owns),
+            tuple(self.fragments), start, paths, body.span, owns=tuple(normal.owns), landings=landings,
         )  # fmt: skip
 
     def number(self, made: Fragment) -> int:
         return self.fragments.setdefault(made, len(self.fragments))
 
     def path(self, truths: tuple[bool, ...]) -> Path:
-        line = Specialiser(self.normal, truths, self.names).run()
+        return self.of_line(truths, Specialiser(self.normal, truths, self.names).run())
+
+    def landing(self, block: Block) -> Path:
+        """What an async block does where it lands outside of an iteration."""
+        truths = tuple(number == block.guard for number in range(len(self.normal.guards)))
+        return self.of_line(truths, Specialiser(self.normal, truths, self.names).run_landing(block))
+
+    def of_line(self, truths: tuple[bool, ...], line: Line) -> Path:
         entries = keep(line, self.transfers, cut(line, self.normal.sent, self.transfers))
         memory, kept = Memory(line, self.transfers, entries), self.kept_names(line, entries)
         placed: dict[str, list[Operation]] = {}

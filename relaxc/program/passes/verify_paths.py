@@ -17,7 +17,7 @@ def verify_paths(paths: Paths) -> Paths:
     for body in paths.bodies:
         for fragment in body.fragments:
             _fragment(body, fragment)
-        for path in body.paths:
+        for path in (*body.paths, *body.landings):
             _Walk(body, path).run()
     return paths
 
@@ -122,7 +122,9 @@ class _Walk:
 
     def _lands(self, after: int) -> bool:
         guards = [step for step in self.body.control if isinstance(step, Guard)]
-        return any(g.block == after and truth for g, truth in zip(guards, self.path.guards, strict=True))
+        return any(
+            g.kind == "land" and g.block == after and truth for g, truth in zip(guards, self.path.guards, strict=True)
+        )
 
     def _start(self, stage: str, operation: Operation) -> None:
         number = operation.number

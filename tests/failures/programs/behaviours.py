@@ -33,6 +33,16 @@ SPECS = {
     "all": "relax gradients { compress = 8bit, feedback = both }",
     "ring": "relax gradients { compress = 4bit, route = ring }",
     "late": "relax gradients { compress = 8bit, delay = 1 }",
+    "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
+    "pairs": "relax weights { topology = random_pairs, delay = async }",
+    "ring weights": "relax weights { topology = ring, delay = async }",
+    "average": """algorithm average {
+  step
+  let own = weight
+  let center = mean(weight)
+  after async { weight += center - own }
+}
+relax with average""",
 }
 PLANS = {name: relaxc.compile(text) for name, text in SPECS.items()}
 
@@ -167,6 +177,41 @@ def spin(job):
 
 
 ACTS = {"die": die, "stop": stop, "fault": fault, "compute": compute, "spin": spin}
+
+
+# --- asynchronous exchanges
+
+
+def wander(job, log):
+    """Trains at its own pace for `seconds`; after `at` of them this worker does `act`, when its partner has begun an
+    exchange with it."""
+    join(job)
+    model = nn.Linear(1000, 500)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    relaxed = PLANS[job["spec"]].attach(model, optimizer, timeout=job["timeout"])
+    lane = relaxed._programs.asynchrony.lanes[0]
+    begun, number = time.monotonic(), 0
+    start = lane._start
+
+    def start_or_act(*given):
+        if "act" in job and time.monotonic() - begun > job["at"]:
+            time.sleep(0.1)
+            log("act")
+            ACTS[job.pop("act")](job)
+        return start(*given)
+
+    lane._start = start_or_act
+    while time.monotonic() - begun < job["seconds"]:
+        optimizer.zero_grad()
+        model(torch.ones(2, 1000)).mean().backward()
+        optimizer.step()
+        number += 1
+        log("step", number=number, **relaxed.stats())
+        time.sleep(0.005)
+    with relaxed.consensus():
+        log("consensus", weight=model.bias[0].item(), workers=relaxed._consensus.groups.workers)
+    relaxed.detach()
+    log("stats", **relaxed.stats())
 
 
 # --- ends and forks, in one worker or two

@@ -1,0 +1,131 @@
+"""Who of the workers is there: heartbeats, the dead, and places where those that live meet, whatever their steps.
+
+It speaks through the store of their group. A worker is dead once somebody's message to it failed, or once nothing was
+heard of it for as long as every wait may last; it stays so, and hears of it where it comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from relaxc.errors import ExchangeError
+
+BEAT = 1.0
+"""Seconds between heartbeats."""
+NEWS = 0.1
+"""Seconds between looks for the dead."""
+LOOK_EVERY = 0.005
+
+
+class Crew:
+    """Calls of one thread at a time, which the matchmaker sees to. `dead` are those that this worker knows of."""
+
+    def __init__(self, store: Any, rank: int, workers: int, timeout: float) -> None:
+        self.rank, self.workers, self.timeout = rank, workers, timeout
+        self.dead: set[int] = set()
+        self._store = store
+        self._deaths = 0
+        self._met = 0
+        self._beaten = self._looked = 0.0
+        self._heard: dict[int, tuple[int, float]] = {}
+        """By rank its last count of heartbeats, and when that was first seen."""
+
+    @property
+    def living(self) -> tuple[int, ...]:
+        return tuple(r for r in range(self.workers) if r not in self.dead)
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            self._store.add(f"alive/{self.rank}", 1)
+
+    def look(self) -> bool:
+        """Whether there are dead that this worker has not known of."""
+        now = time.monotonic()
+        if now - self._looked < NEWS:
+            return False
+        self._looked = now
+        if (deaths := self._store.add("deaths", 0)) == self._deaths:
+            return False
+        self._deaths = deaths
+        others = [r for r in range(self.workers) if r not in self.dead]
+        self.dead |= {r for r in others if self._store.check([f"dead/{r}"])}
+        return True
+
+    def bury(self, rank: int) -> None:
+        """Tell all that a worker is dead."""
+        self.dead.add(rank)
+        self._store.set(f"dead/{rank}", "1")
+        self._store.add("deaths", 1)
+
+    def listen(self, ranks: Iterable[int]) -> None:
+        """Bury those of `ranks` of which nothing was heard for too long, since this worker began to listen."""
+        now = time.monotonic()
+        for rank in ranks:
+            if rank == self.rank or rank in self.dead:
+                continue
+            count, since = self._heard.get(rank, (-1, now))
+            if now - since < BEAT and rank in self._heard:
+                continue
+            heard = self._store.add(f"alive/{rank}", 0)
+            if heard != count:
+                self._heard[rank] = (heard, now)
+            elif now - since > self.timeout:
+                self.bury(rank)
+
+    def deaf(self) -> None:
+        """Nobody is listened to: what was last heard says nothing of who lives."""
+        self._heard.clear()
+
+    def beats(self) -> dict[int, int]:
+        """By rank, how often each worker was heard of."""
+        return {rank: self._store.add(f"alive/{rank}", 0) for rank in range(self.workers)}
+
+    def here(self) -> int:
+        """Say that this worker is at the next place to meet, and which it is."""
+        self._met += 1
+        self._store.set(f"here/{self._met}/{self.rank}", "1")
+        return self._met
+
+    def rests(self, of: Iterable[int]) -> bool:
+        """Whether one of `of` is where all will meet next, so that it launches nothing."""
+        return any(self._store.check([f"here/{self._met + 1}/{r}"]) for r in of if r not in self.dead)
+
+    def absent(self, place: int, of: Iterable[int]) -> list[int]:
+        """Those of `of` that live and have not come to `place`."""
+        self.look()
+        missing = [r for r in of if r not in self.dead and not self._store.check([f"here/{place}/{r}"])]
+        self.listen(missing)
+        return [r for r in missing if r not in self.dead]
+
+    def agreed(self, place: int) -> tuple[int, ...]:
+        """Who was there, the same for all: as the first that asks has it."""
+        found = self._store.compare_set(f"crew/{place}", "", json.dumps(list(self.living)))
+        crew = tuple(json.loads(found))
+        if self.rank not in crew:
+            raise given_up(self.rank)
+        self.dead |= set(range(self.workers)) - set(crew)
+        return crew
+
+
+def given_up(rank: int) -> ExchangeError:
+    return ExchangeError(
+        "RX0624", f"rank {rank}: the other workers heard nothing of this one until the timeout and go on without it",
+        "start it again, or raise `timeout` where workers may be busy for longer",
+    )  # fmt: skip
+
+
+def meet(crew: Crew, step: Callable[[Callable[[], Any]], Any], waited: Callable[[], None]) -> tuple[int, ...]:
+    """Wait until all that live have called this as often. Returns who they are. `step` carries out calls of the crew;
+    `waited` is called now and then."""
+    place = step(crew.here)
+    missing = list(range(crew.workers))
+    while missing := step(lambda: crew.absent(place, missing)):
+        waited()
+        time.sleep(LOOK_EVERY)
+    found: tuple[int, ...] = step(lambda: crew.agreed(place))
+    return found
