@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from relaxc.program import figures
 from relaxc.program.agreement import phases_of
 from relaxc.program.checks.lateness import rounds_late, stable_below
-from relaxc.program.facts import Facts
+from relaxc.program.facts import Facts, facts_of
 from relaxc.program.figures import Sent
 from relaxc.program.ir import Body, Exchange, Program, State
 from relaxc.program.paths import STAGES, Path, PathBody, Paths
@@ -145,13 +145,13 @@ def _replicas(known: Facts) -> Iterator[str]:
 
 def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
-    late = rounds_late(body)
+    late, above = rounds_late(body), facts_of(body).above
     for topology in found:
         for count in drawn:
-            yield from _topology(topology, count, late)
+            yield from _topology(topology, count, late, above)
 
 
-def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
+def _topology(topology: Topology, workers: int, late: int, above: float) -> Iterator[str]:
     from relaxc.topology.drawing import draw
     from relaxc.topology.spectrum import connected, smallest_eigenvalue, spectral_gap
 
@@ -166,6 +166,9 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
         yield from (f"    {line}" for line in _left_over(topology, workers))
     else:
         yield "    not connected: what some workers know never reaches others"
+    if -1 < above < 1:
+        lowest = f"smallest eigenvalue {round(smallest_eigenvalue(topology, workers), 3) + 0.0:.3f}"
+        yield f"    {lowest}; what workers disagree about dies out above {above:.3f}"
     if late:
         spread = 1 - smallest_eigenvalue(topology, workers)
         bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"
