@@ -96,9 +96,10 @@ def specs() -> None:
     from relaxc.starter import described
 
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
+    lines = described()
+    table.add_column(no_wrap=True, min_width=max(len(name) for name, _ in lines))
     table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, summary in described():
+    for name, summary in lines:
         table.add_row(name, summary)
     width = None if sys.stdout.isatty() else WIDE
     Console(highlight=False, markup=False, width=width).print(table)

@@ -20,6 +20,7 @@ from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
 from relaxc.topology.kinds import changes, directed, refusal
 from relaxc.topology.spectrum import AT, SURELY, connected, smallest_eigenvalue
 from relaxc.topology.topology import from_plain
+from relaxc.topology.trees import not_a_tree
 
 LARGEST_BLOCK = 2**31 - 1
 
@@ -84,8 +85,11 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
 
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:
     for transfer in program.transfers:
-        if transfer.exchange.kind == "mix":
-            why = refusal(from_plain(transfer.exchange.topology), workers)
+        if transfer.exchange.topology is not None:
+            topology = from_plain(transfer.exchange.topology)
+            why = refusal(topology, workers)
+            if why is None and transfer.exchange.kind == "relay":
+                why = not_a_tree(topology, workers)
             if why is not None:
                 raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
 
@@ -93,7 +97,7 @@ def _refuse_workers(program: ProgramPlan, workers: int) -> None:
 def disconnected(manifest: Manifest, workers: int) -> list[str]:
     """What is wrong with topologies that leave some workers apart for ever."""
     programs = [body.program for body in manifest.bodies if body.program is not None]
-    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.kind == "mix"]
+    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.topology is not None]
     topologies = dict.fromkeys(from_plain(topology) for topology in plain)
     return [
         f"{topology} never connects all {workers} workers: what some of them know never reaches the others"

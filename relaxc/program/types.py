@@ -16,12 +16,16 @@ from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
 from relaxc.program.checks.replicas import check_replicas
 from relaxc.program.checks.settling import check_settling
+from relaxc.program.checks.shares import check_shares
+from relaxc.program.checks.trees import check_trees
 from relaxc.program.facts import Facts, facts_of
 from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_replicas)
+CHECKS = (
+    check_order, check_guards, check_codes, check_lateness, check_mixing, check_replicas, check_shares, check_trees,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

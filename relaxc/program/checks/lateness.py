@@ -28,6 +28,7 @@ from relaxc.program.ir import (
 )  # fmt: skip
 from relaxc.topology.kinds import spread
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import WEIGHTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +160,10 @@ def _taken_out(judged: Judged, let: Let, beside: tuple[Statement, ...]) -> bool:
 
 
 def _mixed_weight(judged: Judged, let: Let) -> Topology | None:
-    """The topology, where what is launched is a plain mix of weights."""
+    """The topology, where what is launched is a plain mix or push of weights."""
     for name in {let.name, *judged.sources(let.value)} & set(judged.lets):
         for part in within(judged.lets[name].value):
-            if isinstance(part, Exchange) and part.kind == "mix" and _is_weight(part.value):
+            if isinstance(part, Exchange) and part.kind in WEIGHTED and _is_weight(part.value):
                 return part.topology
     return None
 

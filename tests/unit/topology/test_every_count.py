@@ -14,12 +14,13 @@ from relaxc.topology.topology import Topology
 from relaxc.topology.weights import matrix, partners, receivers
 
 COUNTS = range(1, 65)
-PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "lazy", "shuffled")]
+PLAIN = [Topology(name) for name, kind in TOPOLOGIES.items() if name not in ("edges", "arrows") and not kind.wraps]
 CHAIN_OF_FOUR = Topology("edges", ((0, 1), (1, 2), (2, 3)))
 EVERY = [
     *PLAIN,
     *(Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN),
     Topology("lazy", (CHAIN_OF_FOUR,)),
+    *(Topology("hierarchy", (t, 2)) for t in PLAIN),
     Topology("edges", ((0, 1, 0.5), (1, 2, 0.25))),
 ]
 SEED = 5
