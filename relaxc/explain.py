@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from relaxc.program import figures
 from relaxc.program.agreement import phases_of
 from relaxc.program.checks.lateness import rounds_late, stable_below
-from relaxc.program.facts import Facts
+from relaxc.program.facts import Facts, facts_of
 from relaxc.program.figures import Sent
 from relaxc.program.ir import ASYNC, Body, Exchange, Program, State
 from relaxc.program.launched import launched_of
@@ -164,14 +164,15 @@ def _replicas(known: Facts) -> Iterator[str]:
 def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
     mixed = {e.topology for e in figures.all_exchanges(body) if e.kind == "mix"}
+    above = facts_of(body).above
     for topology in found:
         late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
-            yield from _topology(figures.taken(topology, count), count, late)
+            yield from _topology(figures.taken(topology, count), count, late, above)
             yield from _near(body, topology, count)
 
 
-def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
+def _topology(topology: Topology, workers: int, late: int, above: float) -> Iterator[str]:
     from relaxc.topology.drawing import draw
     from relaxc.topology.spectrum import connected, smallest_eigenvalue, spectral_gap
 
@@ -186,6 +187,9 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
         yield from (f"    {line}" for line in _left_over(topology, workers))
     else:
         yield "    not connected: what some workers know never reaches others"
+    if -1 < above < 1:
+        lowest = f"smallest eigenvalue {round(smallest_eigenvalue(topology, workers), 3) + 0.0:.3f}"
+        yield f"    {lowest}; what workers disagree about dies out above {above:.3f}"
     if late:
         spread = 1 - smallest_eigenvalue(topology, workers)
         bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"

@@ -100,6 +100,18 @@ def test_the_stability_of_a_late_mix() -> None:
     assert "lambda_min" not in explained(f"{every} {{ n = 2 }}", drawn=(4,))
 
 
+def test_the_bound_of_corrections() -> None:
+    """D2's is -1/3; a lazy ring of four comes down to 1/3, a star to 0. A plain mix has none."""
+    d2 = (
+        "algorithm d2(topology = lazy(ring)) { state fix = 0 let before = weight step let update = weight - before "
+        "weight = mix(weight + fix, topology) fix = weight - before - update }\nrelax with d2"
+    )
+    line = "    smallest eigenvalue {}; what workers disagree about dies out above -0.333"
+    assert line.format("0.333") in explained(d2, drawn=(4,)).splitlines()
+    assert line.format("0.000") in explained(f"{d2} {{ topology = star }}", drawn=(5,)).splitlines()
+    assert "dies out" not in explained("relax with dpsgd", drawn=(4,))
+
+
 def test_states_and_moments_are_named() -> None:
     shown = explained("relax with choco")
     assert "states: seen (a tensor), around (a tensor)" in shown

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from math import pi
 
+import numpy as np
 import pytest
 
 from relaxc import pipeline
 from relaxc.language.source import Source
 from relaxc.program.codec import EXACT
 from relaxc.program.contraction import contraction
+from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import Apply, Assign, Codec, Constant, Encode, Let, Program, flattened
+from relaxc.wire.parameters import Parameter
 
 
 def program(text: str) -> Program:
@@ -58,3 +61,53 @@ def test_auto_is_half_of_it(compress: str, half: float) -> None:
     assert isinstance(moves.value, Apply) and isinstance(moves.value.arguments[1], Apply)
     factor = moves.value.arguments[1].arguments[0]
     assert isinstance(factor, Constant) and factor.value == pytest.approx(half, abs=2e-3)
+
+
+SPARSE = """codec sparse(part = 0.3) {
+  per block(64)
+  send scale: f32 = max(abs(x))
+  send kept: uint(1) = dither(part + 0 * x)
+  send level: int(8) = round(x / scale * 127) * kept
+  receive = level * scale / 127 * kept
+}
+"""
+
+
+def left_of_a_disagreement(compress: str, gamma: float) -> float:
+    """Of eight workers on a ring, after 150 rounds of CHOCO-SGD without gradients."""
+    text = f"{SPARSE}relax with choco {{ compress = {compress}, gamma = {gamma} }}"
+    parameter = Parameter(0, "a", (256,), "f64")
+    apart = [np.random.default_rng(rank).normal(size=256) for rank in range(8)]
+
+    class Pushed:
+        """Sends each worker elsewhere in the first step, and nowhere afterwards."""
+
+        def step(self, worker: int, of: Parameter, weight: np.ndarray, grad: np.ndarray) -> np.ndarray:
+            return weight + grad
+
+        def number(self, worker: int, of: Parameter, name: str) -> float:
+            raise AssertionError(name)
+
+        def state(self, worker: int, of: Parameter, name: str) -> np.ndarray:
+            raise AssertionError(name)
+
+    running = Interpreter(program(text), [parameter], 8, optimizer=Pushed())
+    spread: list[float] = []
+    for t in range(150):
+        running.iterate([[a if t == 0 else 0 * a] for a in apart])
+        weights = np.array([w[0] for w in running.weights])
+        spread.append(float(np.linalg.norm(weights - weights.mean(0))))
+        if spread[-1] > 1e3 * spread[0]:
+            break
+    return spread[-1] / spread[0]
+
+
+@pytest.mark.parametrize("compress", ["1bit", "2bit", "sparse"])
+def test_choco_settles_at_half_of_it_and_diverges_above_twice_of_it(compress: str) -> None:
+    made = program(f"{SPARSE}relax with choco {{ compress = {compress}, gamma = 0.01 }}")
+    code = next(s.value for s in flattened(made.bodies[0].statements) if isinstance(s, Let))
+    assert isinstance(code, Encode)
+    kept = contraction(code.codec)
+    assert kept is not None
+    assert left_of_a_disagreement(compress, kept / 2) < 0.2
+    assert left_of_a_disagreement(compress, 2.6 * kept) > 100

@@ -138,3 +138,30 @@ def test_what_is_lost_for_good(text: str, lost: bool) -> None:
     """Without its memory DeepSqueeze keeps the sum over workers still: its mix and its decoded code lose the same."""
     made = body(text)
     assert [lost_for_good(made, code) for code in codes(made)] == [lost]
+
+
+def grown(topology: Topology, workers: int) -> float:
+    """D2's recurrence on numbers, without gradients: by how much what workers disagree about grows a round."""
+    x = np.random.default_rng(1).normal(size=workers)
+    x -= x.mean()
+    fix, logarithm, rounds = np.zeros_like(x), 0.0, 500
+    for r in range(rounds):
+        before = x
+        x = matrix(topology, workers, r, 1) @ (x + fix)
+        fix = x - before
+        size = float(np.linalg.norm(np.concatenate([x, fix])))
+        if size < 1e-100:
+            return 0.0
+        x, fix, logarithm = x / size, fix / size, logarithm + np.log(size)
+    return float(np.exp(logarithm / rounds))
+
+
+@pytest.mark.parametrize("n", [6, 8, 12])
+def test_what_rx0375_warns_of(n: int) -> None:
+    """Each round of pairs is above D2's bound, and over many it grows; over lazy pairs it does not."""
+    pairs = Topology("random_pairs")
+    assert fate(body(D2), 0.0) is fate(body(D2), 0.9) is Fate.SETTLES
+    assert grown(pairs, n) > 1.003
+    assert grown(Topology("one_peer_exponential"), n) > 1.2
+    assert grown(Topology("lazy", (pairs,)), n) < 0.99
+    assert grown(Topology("lazy", (Topology("ring"),)), n) < 0.99
