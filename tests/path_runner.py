@@ -261,7 +261,7 @@ class _Run:
         key = (number, self.copy(transfer.block, transfer.copies))
         assert key not in self.store.under_way, f"slot {key} is taken while it is under way"
         exchange = transfer.exchange
-        if exchange.kind == "mean" and exchange.codec is None:
+        if exchange.kind == "mean" and exchange.codec is None and not exchange.rank:
             exchange = replace(exchange, kind="sum")
         values: Sequence[Array | Code] = self.store.slots[key] if transfer.leaves == "slot" else self.sent[number]
         rows = None

@@ -15,7 +15,6 @@ UNBUILT = {
     "cluster": ("describing a cluster", "leave it out; nothing depends on it yet"),
     "codec topk": ("the codec topk", CODECS),
     "codec randomk": ("the codec randomk", CODECS),
-    "codec lowrank": ("the codec lowrank", CODECS),
     "codec dct": ("the codec dct", CODECS),
     "codec auto": ("choosing a codec automatically", CODECS),
     "route hierarchy": ("the route hierarchy", ROUTES),

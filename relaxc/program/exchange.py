@@ -20,6 +20,7 @@ from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
+from relaxc.program.low_rank import run_low_rank
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
@@ -45,10 +46,11 @@ Row = Sequence[tuple[int, float]]
 @dataclass
 class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
-    element)."""
+    element). `factor` is the Q of an exchange of low rank."""
 
     worker: list[Array]
     owner: Array
+    factor: Array | None = None
 
     @classmethod
     def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
@@ -173,6 +175,8 @@ def run_exchange(this: Occurrence) -> list[Array]:
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
+    if this.exchange.rank:
+        return run_low_rank(this)
     if this.plain:
         return [_plain(this)] * this.workers
     assert this.codec.near is None, "a codec that decodes next to one's own value gives everyone another result"

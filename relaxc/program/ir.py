@@ -104,6 +104,7 @@ class Exchange:
     `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
     `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the
     encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
+    A mean or sum with a `rank` is one of factors of that rank (low_rank.py), without a codec.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Exchange:
     topology: Topology | None
     place: int
     span: Span | None = field(default=None, compare=False, repr=False)
+    rank: int = 0
 
 
 Expression = Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Encode | Decode | Exchange

@@ -12,6 +12,7 @@ from relaxc.program.checks.codes import check_codes
 from relaxc.program.checks.guards import check_guards
 from relaxc.program.checks.judged import Judged, judge
 from relaxc.program.checks.lateness import check_lateness
+from relaxc.program.checks.low_rank import check_low_rank
 from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
 from relaxc.program.facts import Facts, facts_of
@@ -19,7 +20,7 @@ from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing)
+CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_low_rank)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,9 @@ class _Cutter:
         return list(kept)
 
     def steady(self, number: int) -> bool:
-        """A loss that is fed back is a state: it changes within its iteration."""
-        return self.transfers[number].exchange.feedback == "none"
+        """A loss that is fed back is a state, as factors are: it changes within its iteration."""
+        exchange = self.transfers[number].exchange
+        return exchange.feedback == "none" and not exchange.rank
 
     def kept_at_begin(self, event: Keeps) -> bool:
         if self.line.shapes[event.value] == "cell" or not self.is_known(event.value):
