@@ -72,7 +72,7 @@ def _exchanges(body: Body, phase: str) -> Iterator[str]:
     for each in sent:
         for line in figures.story(body, each):
             yield f"  - {line}"
-        if each.codec is not None and not each.codec.cast:
+        if each.exchange.rank or (each.codec is not None and not each.codec.cast):
             yield f"  - {_kept(each)}"
         if (often := _often(each)) is not None:
             yield f"  - {often}"
@@ -82,7 +82,9 @@ def _kept(sent: Sent) -> str:
     if sent.coded:
         return OWN_WORK
     return (
-        OF_A_MIX if sent.exchange.kind == "mix" and sent.exchange.feedback != "none" else KEPT[sent.exchange.feedback]
+        OF_A_MIX
+        if (sent.exchange.kind == "mix" or sent.exchange.rank) and sent.exchange.feedback != "none"
+        else KEPT[sent.exchange.feedback]
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from relaxc.manifest import ProgramPlan
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.schedule import residual_of
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 
 
@@ -45,7 +46,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one bucket. Lists of copies stand by number of `kept` and of transfer."""
+    """Of one bucket. Lists of copies stand by number of `kept` and of transfer, `factors` by that of transfer."""
 
     states: dict[str, Flat]
     cells: frozenset[str]
@@ -53,6 +54,7 @@ class Memory:
     kept_cells: frozenset[int]
     slots: tuple[tuple[Flat, ...], ...]
     residuals: tuple[Residual, ...]
+    factors: tuple[Flat, ...]
 
     def of(self, name: str, copy: int) -> tuple[Flat, bool]:
         """The flat tensor that `name` stands for in a kernel's operands, and whether it holds cells."""
@@ -71,6 +73,7 @@ class Memory:
     def named(self) -> Iterator[tuple[str, Flat]]:
         """Everything that lives across iterations, by the name that a checkpoint gives it."""
         yield from ((f"state/{name}", flat) for name, flat in self.states.items())
+        yield from ((f"factor/{number}", flat) for number, flat in enumerate(self.factors))
         for kind, lists in (("kept", self.kept), ("slot", self.slots)):
             for number, copies in enumerate(lists):
                 yield from ((f"{kind}/{number}.{copy}", flat) for copy, flat in enumerate(copies))
@@ -91,6 +94,7 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
             for t, slot in zip(plan.transfers, slotted, strict=True)
         ),
         tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
+        tuple(_factor(t.exchange.rank, members, bucket.dtype) for t in plan.transfers),
     )
 
 
@@ -115,6 +119,11 @@ def _flat(sizes: dict[int, int], dtype: torch.dtype, firsts: dict[int, int] | No
         starts[parameter] = total
         total += size
     return Flat(torch.zeros(total, dtype=dtype), starts, sizes, firsts or {})
+
+
+def _factor(rank: int, members: Sequence[Parameter], dtype: str) -> Flat:
+    """The Q of an exchange of low rank; nothing of any other."""
+    return _flat({p.number: factors_of(p.shape, rank).q if rank else 0 for p in members}, real_type(dtype))
 
 
 def _residual(exchange: object, members: Sequence[Parameter], dtype: str, workers: int, rank: int) -> Residual:

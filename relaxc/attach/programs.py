@@ -18,6 +18,7 @@ from relaxc.attach.clock import Clock, Reached
 from relaxc.attach.cohort import Cohort, Settings, Worker
 from relaxc.attach.fitting import FittedPrograms
 from relaxc.attach.groups import Groups
+from relaxc.attach.low_rank import start_factors
 from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.places import Place
 from relaxc.attach.runner import Runner
@@ -243,6 +244,7 @@ def _site(
     tensors: dict[int, nn.Parameter] = {p: read.tensors[p] for p in bucket.parameters}
     memory = make_memory(program, bucket, read.parameters, groups.workers, groups.rank)
     members = tuple(read.parameters[p] for p in bucket.parameters)
+    start_factors(program, memory, members, manifest.seed)
     return Site(number, bucket, program, members, tensors, memory, optimizer, runtime, operations)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -28,6 +29,7 @@ from relaxc.program.ir import (
 from relaxc.program.paths import PathBody
 from relaxc.topology.kinds import period
 from relaxc.topology.weights import weights
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
 
 MILLION = 1_000_000
@@ -92,13 +94,20 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     """Payload that a worker sends each time for f32 parameters of `elements` in all, the mean over workers and rounds.
     An all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
     if sent.codec is None:
-        return 2 * (workers - 1) / workers * elements * REAL_BYTES
+        summed = factor_elements(sent.exchange.rank, elements) if sent.exchange.rank else elements
+        return 2 * (workers - 1) / workers * summed * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if sent.exchange.kind == "mix":
         return messages(sent.exchange, workers) * code
     if sent.coded:
         return (workers - 1) * code
     return ROUTES[sent.exchange.route].sends(workers) * code / workers
+
+
+def factor_elements(rank: int, elements: int) -> int:
+    """Of a square matrix of that many elements."""
+    factors = factors_of((isqrt(elements), isqrt(elements)), rank)
+    return factors.p + factors.q
 
 
 def messages(exchange: Exchange, workers: int) -> float:
@@ -168,7 +177,7 @@ def _is_mix(sent: Sent) -> bool:
 def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     """The messages that a worker has of its own and of others."""
     if sent.codec is None:
-        return 0
+        return factor_elements(sent.exchange.rank, elements) * REAL_BYTES if sent.exchange.rank else 0
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if _is_mix(sent):
         return (1 + messages(sent.exchange, workers)) * code
@@ -188,6 +197,8 @@ def native_gradient(body: Body) -> Exchange | None:
 
 def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
+    if sent.exchange.rank:
+        return 1
     if sent.codec is None or sent.codec == EXACT:
         return 0
     return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
@@ -200,6 +211,9 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if native and sent.codec is None:
         return ("each bucket is all-reduced as soon as backward has made its gradients",)
     when = moment(body, exchange)
+    if exchange.rank:
+        return (f"{when} two factors of rank {exchange.rank} of each matrix are all-reduced, the second made with the "
+                f"first, and their product is the {exchange.kind}",)  # fmt: skip
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
     if exchange.kind == "mix" and sent.codec == EXACT:

@@ -23,7 +23,13 @@ def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, t
 
 
 def _is_mean(e: Expression) -> bool:
-    return isinstance(e, Exchange) and e.kind == "mean" and not e.rank and isinstance(e.value, Read) and e.value.name == "grad"
+    return (
+        isinstance(e, Exchange)
+        and e.kind == "mean"
+        and not e.rank
+        and isinstance(e.value, Read)
+        and e.value.name == "grad"
+    )
 
 
 def _gradient(e: Expression, delay: int) -> Gradient:

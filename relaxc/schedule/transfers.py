@@ -14,6 +14,7 @@ from relaxc.schedule.actions import Action, Chunks, Piece, bind
 from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
 from relaxc.schedule.schedule import layout_of
 from relaxc.wire.layout import Layout
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
 
@@ -50,7 +51,7 @@ def schedule_transfer(
     difference."""
     exchange = transfer.exchange
     if exchange.codec is None:
-        size = sum(p.elements * p.real_bytes for p in members)
+        size = sum(_dense_elements(exchange, p) * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
     phases, legs = _phases(exchange, workers, rank, targets, sources)
@@ -79,6 +80,14 @@ def schedule_transfer(
         sum(piece.sent for piece in pieces),
         first_tag + legs * len(pieces),
     )
+
+
+def _dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
+    """What is all-reduced of a parameter, in both steps of an exchange of low rank."""
+    if not exchange.rank:
+        return parameter.elements
+    factors = factors_of(parameter.shape, exchange.rank)
+    return factors.p + factors.q
 
 
 def _phases(
