@@ -1,6 +1,6 @@
 """An exchange of low rank of one bucket: PowerSGD's two all-reduces around what slot, residual and Q hold.
 
-`begin` makes P of what the slot holds, and the first all-reduce sums it; `turn` makes Q of that, and the second sums it;
+`begin` makes P of what the slot holds, and the first all-reduce sums it; `turn` makes Q of that, which the second sums;
 `end` puts the result into the slot, and keeps the loss and Q. program/low_rank.py says what it means.
 """
 
@@ -28,7 +28,7 @@ def start_factors(program: ProgramPlan, memory: Memory, members: tuple[Parameter
 
 @dataclass(frozen=True)
 class _Matrix:
-    """One parameter's: `shape` and `stride` are the tensor's, so that the matrix is the same however it lies in memory."""
+    """One parameter's: `shape` and `stride` are the tensor's, so that how it lies in memory makes no difference."""
 
     factors: Factors
     shape: torch.Size
@@ -72,7 +72,8 @@ def orthonormal(p: torch.Tensor) -> torch.Tensor:
     """Columns that span what those of `p` do; not a number where one is not."""
     if not bool(torch.isfinite(p).all()):
         return torch.full_like(p, torch.nan)
-    return torch.linalg.qr(p)[0]
+    made: torch.Tensor = torch.linalg.qr(p)[0]
+    return made
 
 
 class LowRank:

@@ -1,7 +1,8 @@
 """What programs must remember: states, kept values, slots, residuals, and the numbers of their control.
 
 Keys: `state/NAME/PARAMETER/rankR`, `kept/N.COPY/...`, `slot/N.COPY/...`, `loss/N/...` (a worker's own of exchange N),
-`owned/N/...` (an owner's), `factor/N/...` (the Q of one of low rank), `control/PARAMETER/KEY/rankR` (numbers of the cohort that begins with that parameter).
+`owned/N/...` (an owner's), `factor/N/...` (the Q of one of low rank), `control/PARAMETER/KEY/rankR` (numbers of the
+cohort that begins with that parameter).
 
 What had begun of the next iteration is no part of it: it begins again. Another number of workers: what is replicated is
 anyone's, what is local is averaged, residuals are as those of gradients.

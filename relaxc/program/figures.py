@@ -212,8 +212,8 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return ("each bucket is all-reduced as soon as backward has made its gradients",)
     when = moment(body, exchange)
     if exchange.rank:
-        return (f"{when} two factors of rank {exchange.rank} of each matrix are all-reduced, the second made with the "
-                f"first, and their product is the {exchange.kind}",)  # fmt: skip
+        factors = f"two factors of rank {exchange.rank} of each matrix are all-reduced, the second made with the first"
+        return (f"{when} {factors}; their product is the {exchange.kind}",)
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
     if exchange.kind == "mix" and sent.codec == EXACT:

@@ -1,9 +1,9 @@
 """A mean or sum of low rank, among N workers: PowerSGD (Vogels et al. 2019).
 
-For each worker M = value + residual, as a matrix (wire/low_rank.py). P = mean of M Q; P becomes orthonormal; Q = mean of
-M' P; what everyone receives for the mean is P Q', and the residual is M - P Q', own contribution included, as published.
-Q is kept for the next exchange; where it would not be finite, the old one is, and a residual keeps its old elements
-there.
+For each worker M = value + residual, as a matrix (wire/low_rank.py). P = mean of M Q; P becomes orthonormal; Q = mean
+of M' P. What everyone receives for the mean is P Q', and the residual is M - P Q', own contribution included, as
+published. Q is kept for the next exchange; where it would not be finite, the old one is, and a residual keeps its old
+elements there.
 """
 
 from __future__ import annotations
