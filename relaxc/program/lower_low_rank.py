@@ -37,4 +37,4 @@ def low_rank(
 def refuse_low_rank(of: Expressions, e: syntax.Expression, what: str) -> None:
     of.report.error("RX0380", f"{what} is no sum that all take part in", of.place_of(e),
                     "lowrank stands in a mean or sum of a tensor: its factors are summed before they are multiplied",
-                    "take topk, or a codec of levels")  # fmt: skip
+                    "take a codec of levels, such as 4bit")  # fmt: skip

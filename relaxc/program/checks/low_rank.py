@@ -1,5 +1,5 @@
-"""Is a mean of low rank used in the iteration that takes it? It is two exchanges, the second of which needs the first
-one's result: nothing carries that on while the body is elsewhere."""
+"""Is an exchange of low rank one of a tensor, and used in the iteration that begins it? It is two exchanges, the second
+of which needs the first one's result: nothing carries that on while the body is elsewhere."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
 from relaxc.program.facts import of_the_launch
 from relaxc.program.ir import After, Exchange
+from relaxc.program.shapes import Shape, form_of
 
 
 def check_low_rank(judged: Judged, report: Report) -> None:
+    for e in judged.exchanges():
+        if e.rank and form_of(e.value, judged.forms).shape < Shape.TENSOR:
+            report.error("RX0380", "an exchange of low rank of a number", place(e), "only a matrix has a rank",
+                         "leave compress out")  # fmt: skip
     for after in judged.statements:
         if not isinstance(after, After):
             continue
