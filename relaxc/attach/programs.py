@@ -137,7 +137,7 @@ class Programs:
         for clock in begun:
             clock.restore()
         for clock in self.clocks:
-            clock.restart = clock.iterations == 0
+            clock.restart = clock.iterations == 0 and not clock.resumed
         if not self._told and any(
             clock.iterations and cohort.program.start for clock in self.clocks for cohort in clock.cohorts
         ):
