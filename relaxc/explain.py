@@ -178,9 +178,10 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
 
 def _table(body: Body, paths: PathBody, phase: str, workers: Sequence[int]) -> Iterator[str]:
     when = f" in phase {phase}" if phase else ""
-    yield f"  per million f32 parameters and worker{when}:"
-    yield "    workers   sent per iteration   of f32   memory   roundings"
     sent = figures.sent_in(body, phase)
+    shape = ", in one square matrix" if any(each.exchange.rank for each in sent) else ""
+    yield f"  per million f32 parameters{shape} and worker{when}:"
+    yield "    workers   sent per iteration   of f32   memory   roundings"
     missing = _refused(body, workers)
     for count in (c for c in workers if c not in missing):
         size, known = figures.per_iteration(body, phase, count)

@@ -64,6 +64,8 @@ class Codecs:
     made: dict[tuple[int, object], Codec | None] = field(default_factory=dict)
 
     def lowered(self, use: CodecUse) -> Codec | None:
+        if rank_of(use):
+            return None  # no code of blocks: lower_low_rank.py says where it can stand
         key = id(use.definition), use.arguments
         if key not in self.made:
             self.made[key] = self._lower(use)
