@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import frexp, isfinite
 
 import torch
 
@@ -16,6 +17,11 @@ from relaxc.attach.calls import Site
 from relaxc.manifest import ProgramPlan
 from relaxc.wire.low_rank import Factors, factors_of, first_q
 from relaxc.wire.parameters import Parameter
+
+LARGEST_EXPONENT = 120
+HUGE = 1e30
+"""Below it a product with what is orthonormal is finite, and so was all that made it: one NaN or Inf of some worker is
+in each element of P and Q that it takes part in."""
 
 
 def start_factors(program: ProgramPlan, memory: Memory, members: tuple[Parameter, ...], seed: int) -> None:
@@ -58,14 +64,40 @@ class _Matrix:
 
     def end(self, workers: int, sums: bool) -> None:
         self.q.mul_(1 / workers)
-        if bool(torch.isfinite(self.q).all()):
-            self.kept.view_as(self.q).copy_(self.q)
-        found = torch.empty_like(self.slot)
-        self._shaped(found).copy_((self.p @ self.q.T).view(self.shape))
+        largest = float(self.q.abs().max())
+        if isfinite(largest) and largest:
+            torch.mul(self.q, 2.0 ** -_exponent(largest), out=self.kept.view_as(self.q))
+        if largest < HUGE:
+            if self.residual.numel():
+                self.residual.copy_(self.slot)
+            self._multiply()
+            if self.residual.numel():
+                self.residual.sub_(self.slot)
+        else:
+            self._end_of_what_is_not_finite()
+        if sums:
+            self.slot.mul_(workers)
+
+    def _multiply(self) -> None:
+        """The slot becomes P Q'."""
+        shaped = self._shaped(self.slot)
+        if shaped.is_contiguous():
+            torch.mm(self.p, self.q.T, out=shaped.view(self.factors.rows, self.factors.columns))
+        else:
+            shaped.copy_((self.p @ self.q.T).view(self.shape))
+
+    def _end_of_what_is_not_finite(self) -> None:
+        """Or of what is so large that products may not be."""
+        wanted = self.slot.clone()
+        self._multiply()
         if self.residual.numel():
-            lost = self.slot - found
+            lost = wanted - self.slot
             self.residual.copy_(torch.where(torch.isfinite(lost), lost, self.residual))
-        self.slot.copy_(found * workers if sums else found)
+
+
+def _exponent(largest: float) -> int:
+    """Q is kept with a largest element from 1/2 to 1, so that products stay in range."""
+    return max(-LARGEST_EXPONENT, min(frexp(largest)[1], LARGEST_EXPONENT))
 
 
 def orthonormal(p: torch.Tensor) -> torch.Tensor:

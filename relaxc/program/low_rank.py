@@ -2,8 +2,9 @@
 
 For each worker M = value + residual, as a matrix (wire/low_rank.py). P = mean of M Q; P becomes orthonormal; Q = mean
 of M' P. What everyone receives for the mean is P Q', and the residual is M - P Q', own contribution included, as
-published. Q is kept for the next exchange; where it would not be finite, the old one is, and a residual keeps its old
-elements there.
+published. Q is kept for the next exchange, divided by a power of two, which changes nothing but that products stay in
+range; where it would be zero or not finite, the old one is. A residual keeps its old elements where the new ones would
+not be finite.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from relaxc.wire.low_rank import factors_of, first_q
 if TYPE_CHECKING:
     from relaxc.program.exchange import Occurrence
 
+LARGEST_EXPONENT = 120
+"""Of what f32 can be multiplied by, with room."""
+
 
 def run_low_rank(this: Occurrence) -> list[Array]:
     """What each worker receives."""
@@ -31,8 +35,8 @@ def run_low_rank(this: Occurrence) -> list[Array]:
         p = orthonormal(_mean([m @ q for m in wanted]))
         q = _mean([m.T @ p for m in wanted])
         found = (p @ q.T).ravel()
-        if np.isfinite(q).all():
-            this.residuals.factor = q.ravel()
+        if np.isfinite(q).all() and q.any():
+            this.residuals.factor = scaled(q).ravel()
         for w, m in enumerate(wanted if this.exchange.feedback == "worker" else ()):
             lost, old = m.ravel() - found, this.residuals.worker[w]
             old[...] = np.where(np.isfinite(lost), lost, old)
@@ -45,6 +49,13 @@ def orthonormal(p: Array) -> Array:
     if not np.isfinite(p).all():
         return np.full_like(p, np.nan)
     made: Array = np.linalg.qr(p)[0]
+    return made
+
+
+def scaled(q: Array) -> Array:
+    """With a largest element from 1/2 to 1."""
+    _, exponent = np.frexp(np.abs(q).max())
+    made: Array = q * q.dtype.type(2.0 ** -int(np.clip(exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)))
     return made
 
 

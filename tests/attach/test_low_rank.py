@@ -231,3 +231,31 @@ def test_another_number_of_workers_keeps_q_and_the_mean_of_what_was_lost(pool: P
             assert all(np.array_equal(x, old[0]) for x in (*old, *new)) and np.any(old[0])
         else:
             np.testing.assert_allclose(np.mean(new, axis=0), np.mean(old, axis=0), atol=1e-6)
+
+
+# --- large and small
+
+
+def magnitudes(rank: int, workers: int, size: float) -> list[Any]:
+    import loops
+    import torch
+
+    model = torch.nn.ParameterList([torch.zeros(12, 9)])
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    relaxed = loops.plan(SPECS["gradients"]).attach(model, optimizer, timeout=60)
+    made = []
+    for t in range(3):
+        model.zero_grad()
+        grad = torch.from_numpy(np.random.default_rng([rank, t]).normal(size=(12, 9))).float() * size
+        (model[0] * grad).sum().backward()
+        made.append(model[0].grad.double().numpy() / size)
+        optimizer.step()
+    relaxed.detach()
+    return made
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e20, 1e32])
+def test_a_scale_changes_nothing_but_the_scale(pool: Pool, size: float) -> None:
+    for found, wanted in zip(pool.run(magnitudes, 2, size), pool.run(magnitudes, 2, 1.0), strict=True):
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
