@@ -1,4 +1,4 @@
-# Each of these does all of its own set-up: `make demo`, `make test`, `make bench`, `make lint`.
+# Each of these does all of its own set-up: `make demo`, `make test`, `make bench`, `make bench-convergence`, `make lint`.
 # Needs python3 (3.11 or newer) with venv and headers, g++, make, iproute2; on Debian:
 #   apt-get install python3-venv python3-dev g++ make iproute2
 
@@ -9,7 +9,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALLED := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench bench-convergence lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -21,6 +21,10 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+bench-convergence: $(VENV)/.dev
+	$(BIN)/python benchmarks/convergence.py
+	$(BIN)/python benchmarks/convergence.py --processes
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

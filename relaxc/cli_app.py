@@ -54,16 +54,19 @@ Spec = Annotated[str, typer.Argument(metavar="SPEC", help="a spec file; - is sta
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")]
 
 
-def _typed(spec: str, settings: list[str] | None) -> tuple[Typed, Paths]:
-    """The program of a spec and its paths, its warnings shown. Exit 1 with its errors shown where it has any."""
+def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths]:
+    """The program of a spec and its paths, its warnings shown, and what there is to say of these numbers of workers.
+    Exit 1 with its errors shown where it has any."""
     source = cli_spec.read(spec)
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, cli_spec.settings_of(settings)))
     paths = None
     if typed is not None:
         paths, errors = cli_spec.attempt(partial(pipeline.to_paths, typed.program))
-    cli_spec.show(errors if typed is None or paths is None else typed.warnings, json=False, color="auto")
     if typed is None or paths is None:
+        cli_spec.show(errors, json=False, color="auto")
         raise typer.Exit(cli_spec.WRONG_SPEC)
+    judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers))
+    cli_spec.show(wrong if judged is None else judged.warnings, json=False, color="auto")
     return typed, paths
 
 
@@ -78,10 +81,9 @@ def explain(
     """Show the program that a spec stands for, what it sends to whom, and what that costs."""
     from relaxc.explain import explain as explained
 
+    cli_spec.refuse_counts(workers or ())
+    typed, paths = _typed(spec, settings, workers or ())
     counts = workers or [2, 4, 8]
-    if min(counts) < 1:
-        raise UsageError("--workers takes a number from 1 up")
-    typed, paths = _typed(spec, settings)
     typer.echo(explained(typed.program, paths, typed.facts, counts, workers or ()), nl=False)
 
 
@@ -94,9 +96,10 @@ def specs() -> None:
     from relaxc.starter import described
 
     table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
+    lines = described()
+    table.add_column(no_wrap=True, min_width=max(len(name) for name, _ in lines))
     table.add_column(no_wrap=True, overflow="ellipsis")
-    for name, summary in described():
+    for name, summary in lines:
         table.add_row(name, summary)
     width = None if sys.stdout.isatty() else WIDE
     Console(highlight=False, markup=False, width=width).print(table)

@@ -31,9 +31,12 @@ def check(arguments: Sequence[str]) -> int:
     """Say what is wrong with specs, all at once. Returns the exit status."""
     parser = _parser("check", "Say what is wrong with specs, all at once.")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="replace the value of a param")
+    parser.add_argument("--workers", type=int, action="append", metavar="N",
+                        help="also what depends on the number of workers; repeatable")  # fmt: skip
     options = parser.parse_args(arguments)
+    refuse_counts(options.workers or ())
     sources, settings = [read(name) for name in options.specs], settings_of(options.set)
-    results = [attempt(partial(checked, source, settings)) for source in sources]
+    results = [attempt(partial(checked, source, settings, options.workers or ())) for source in sources]
     shown = [d for judged, errors in results for d in (errors if judged is None else judged.warnings)]
     show(shown, options.json, options.color)
     if not options.json:
@@ -99,13 +102,19 @@ def settings_of(written: Sequence[str] | None) -> dict[str, str]:
     return settings
 
 
-def checked(source: Source, settings: dict[str, str]) -> Typed:
+def checked(source: Source, settings: dict[str, str], workers: Sequence[int] = ()) -> Typed:
     """What `relaxc check` finds no mistake in. Raises SpecError with all mistakes of the first stage that finds one."""
     from relaxc import pipeline
 
     typed = pipeline.to_typed(pipeline.to_spec(source, settings))
     pipeline.try_paths(typed.program)
-    return typed
+    return pipeline.among(typed, workers) if workers else typed
+
+
+def refuse_counts(workers: Sequence[int]) -> None:
+    """Raise UsageError for what is no number of workers."""
+    if min(workers, default=1) < 1:
+        raise UsageError("--workers takes a number from 1 up")
 
 
 def formatted(source: Source) -> str:

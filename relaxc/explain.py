@@ -12,8 +12,9 @@ from relaxc.program.figures import Sent
 from relaxc.program.ir import Body, Exchange, Program, State
 from relaxc.program.paths import STAGES, Path, PathBody, Paths
 from relaxc.program.printer import print_program, print_selector, print_topology
-from relaxc.topology.kinds import refusal
+from relaxc.topology.kinds import pattern, period, refusal
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import NEIGHBOURLY
 
 KEPT = {
     "none": "nothing of what codes lose is kept",
@@ -83,7 +84,7 @@ def _kept(sent: Sent) -> str:
         return OWN_WORK
     return (
         OF_A_MIX
-        if (sent.exchange.kind == "mix" or sent.exchange.rank) and sent.exchange.feedback != "none"
+        if (sent.exchange.kind in NEIGHBOURLY or sent.exchange.rank) and sent.exchange.feedback != "none"
         else KEPT[sent.exchange.feedback]
     )
 
@@ -127,6 +128,9 @@ def _states(states: Sequence[State]) -> Iterator[str]:
 
 
 def _staleness(body: Body, late: int) -> str:
+    if any(e.kind == "relay" for e in figures.all_exchanges(body)):
+        path = "the links between two workers in the tree, less one"
+        return f"{late} more than {path}" if late else path
     if late == 0:
         return "0, what is exchanged is applied in its own iteration"
     each = "iteration" if late == 1 else "iterations"
@@ -147,10 +151,12 @@ def _replicas(known: Facts) -> Iterator[str]:
 
 def _topologies(body: Body, drawn: Sequence[int]) -> Iterator[str]:
     found = dict.fromkeys(e.topology for e in figures.all_exchanges(body) if e.topology is not None)
-    late = rounds_late(body)
+    mixed = {e.topology for e in figures.all_exchanges(body) if e.kind == "mix"}
     for topology in found:
+        late = rounds_late(body) if topology in mixed else 0
         for count in drawn:
-            yield from _topology(topology, count, late)
+            yield from _topology(figures.taken(topology, count), count, late)
+            yield from _near(body, topology, count)
 
 
 def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
@@ -165,12 +171,40 @@ def _topology(topology: Topology, workers: int, late: int) -> Iterator[str]:
     yield from (f"    {line}" for line in draw(topology, workers).splitlines())
     if connected(topology, workers):
         yield f"    spectral gap {spectral_gap(topology, workers):.3f} (1 is the exact mean, 0 is no mixing)"
+        yield from (f"    {line}" for line in _left_over(topology, workers))
     else:
         yield "    not connected: what some workers know never reaches others"
     if late:
         spread = 1 - smallest_eigenvalue(topology, workers)
         bound = f"weights mixed {late} rounds late are stable below {stable_below(late):.3f}"
         yield f"    1 - lambda_min(W) {spread:.3f}; {bound}"
+
+
+def _left_over(topology: Topology, workers: int) -> Iterator[str]:
+    """What a period of rounds comes to, where the gap doesn't say it."""
+    from relaxc.topology.spectrum import exact, left_over
+
+    rounds = pattern(topology, workers)
+    after = "1 round" if rounds == 1 else f"{rounds} rounds"
+    if exact(topology, workers):
+        yield f"exact mean after {after}"
+    elif rounds > 1:
+        most = "on average" if period(topology, workers) is None else "at most"
+        yield f"{100 * left_over(topology, workers):.3g} % of a disagreement left after {after}, {most}"
+
+
+def _near(body: Body, topology: Topology, workers: int) -> Iterator[str]:
+    """A rule of thumb: local steps of size s keep neighbours within about 2 s / gap of each other."""
+    from relaxc.program.near import largest_distance
+    from relaxc.topology.spectrum import connected, spectral_gap
+
+    if refusal(topology, workers) is not None or not connected(topology, workers):
+        return
+    for codec in figures.near_codecs(body, topology):
+        if (reach := largest_distance(codec)) is not None:
+            bound = reach * spectral_gap(topology, workers) / 2
+            yield f"    note[RX0366]: {codec.text} is right while neighbours differ by less than {reach:.3g};"
+            yield f"    learning rate x gradient x iterations between exchanges should stay below about {bound:.2g}"
 
 
 # --- figures
@@ -191,14 +225,21 @@ def _table(body: Body, paths: PathBody, phase: str, workers: Sequence[int]) -> I
         rounded = max((figures.roundings(each, count) for each in sent), default=0)
         amount = megabytes(size) if known else f"up to {megabytes(size)}"
         yield f"    {count:>7}   {amount:>18}   {share:>6}   {kept:>6}   {rounded:>9}"
+    for count in (c for c in workers if c not in missing):
+        for inner, (far, near) in figures.machines(body, count).items():
+            amounts = f"{megabytes(round(far))} across machines and {megabytes(round(near))} within, each time"
+            yield f"    {count:>7}   in machines of {inner}: {amounts}"
     for count, why in missing.items():
         yield f"    {count:>7}   {why}"
 
 
 def _refused(body: Body, workers: Sequence[int]) -> dict[int, str]:
-    """The numbers of workers that some topology does not have, and why."""
-    topologies = [e.topology for e in figures.all_exchanges(body) if e.topology is not None]
-    return {n: why for n in workers for topology in topologies if (why := refusal(topology, n)) is not None}
+    """The numbers of workers that some topology or route does not have, and why."""
+    exchanges = figures.all_exchanges(body)
+    topologies = [e.topology for e in exchanges if e.topology is not None]
+    missing = {n: why for n in workers for e in exchanges if (why := figures.route_refusal(e, n)) is not None}
+    refused = {(n, topology): refusal(figures.taken(topology, n), n) for n in workers for topology in topologies}
+    return missing | {n: why for (n, _), why in refused.items() if why is not None}
 
 
 def megabytes(count: int) -> str:

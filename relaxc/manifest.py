@@ -23,7 +23,8 @@ class FieldPlan(msgspec.Struct, frozen=True):
 class KernelPlan(msgspec.Struct, frozen=True):
     """A generated function for tensors of `dtype` (f32, f16, bf16 or f64). `kernel` is its name in wire/routes.py, or
     `fragment`. `operands` are what it is given for each segment, in order: weight, grad, a state's name, kept.N,
-    slot.N, residual, and `value`, which stands for what an exchange works on (a gradient, or its slot)."""
+    slot.N, residual, `sum`, plain numbers that stand in a message, and `value`, which stands for what an exchange works
+    on (a gradient, or its slot)."""
 
     symbol: str
     kernel: str
@@ -32,17 +33,20 @@ class KernelPlan(msgspec.Struct, frozen=True):
 
 
 class CodecPlan(msgspec.Struct, frozen=True):
-    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py."""
+    """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py. `guarded`: it
+    has a guard; `states` are numbers for each block, with their first values, codec.NAME in operands of kernels."""
 
     text: str
     unit: str
     block: int
     fields: tuple[FieldPlan, ...]
+    guarded: bool = False
+    states: tuple[tuple[str, float], ...] = ()
 
 
 class ExchangePlan(msgspec.Struct, frozen=True):
-    """`kind` is mean, sum or mix. `kernels` are those that its route runs by name; `coded` as program/paths.Transfer's.
-    `topology` is [name, arguments], nested. `rank` is ir.Exchange's."""
+    """`kind` is mean, sum, mix or push. `kernels` are those that its route runs by name; `coded` as
+    program/paths.Transfer's. `topology` is [name, arguments], nested. `rank` is ir.Exchange's."""
 
     kind: str
     place: int
@@ -70,6 +74,7 @@ class TransferPlan(msgspec.Struct, frozen=True):
     lands: str
     block: int
     copies: int
+    shape: str = "tensor"
 
 
 class FragmentPlan(msgspec.Struct, frozen=True):
@@ -146,7 +151,7 @@ class ProgramPlan(msgspec.Struct, frozen=True):
 class BodyPlan(msgspec.Struct, frozen=True):
     """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of
     an iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness`
-    counts iterations."""
+    counts iterations. `above` is program/facts.Facts'."""
 
     selector: Any
     statement: str
@@ -154,6 +159,7 @@ class BodyPlan(msgspec.Struct, frozen=True):
     program: ProgramPlan | None
     agreement: str
     staleness: int
+    above: float = -1.0
 
 
 class ParameterPlan(msgspec.Struct, frozen=True):

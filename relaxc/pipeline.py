@@ -29,6 +29,15 @@ def to_typed(spec: Spec) -> Typed:
     return typed(spec)
 
 
+def among(judged: Typed, workers: Sequence[int]) -> Typed:
+    """With the warnings that there are for these numbers of workers. Raise SpecError where they can't be."""
+    from dataclasses import replace
+
+    from relaxc.program.checks.among import check_among
+
+    return replace(judged, warnings=(*judged.warnings, *check_among(judged.program, workers)))
+
+
 def to_program(spec: Spec) -> Program:
     from relaxc.program.verify import verify
 

@@ -44,11 +44,22 @@ Operand operand(const std::string& source, const std::optional<at::Tensor>& tens
   return made;
 }
 
-Action action(const std::string& kind, std::shared_ptr<Call> call, int buffer, int peer, int tag) {
-  Kind found = kind == "run" ? Kind::run : kind == "send" ? Kind::send : Kind::receive;
-  if ((found == Kind::run) != (call != nullptr) || (found == Kind::receive && kind != "receive"))
-    throw std::invalid_argument("an action is run with a call, send or receive, not " + kind);
-  return {found, std::move(call), buffer, peer, tag};
+Kind kind_of(const std::string& name) {
+  if (name == "run") return Kind::run;
+  if (name == "send") return Kind::send;
+  if (name == "receive") return Kind::receive;
+  if (name == "check") return Kind::check;
+  if (name == "resend") return Kind::resend;
+  if (name == "values") return Kind::values;
+  throw std::invalid_argument("no action " + name);
+}
+
+Action action(const std::string& kind, std::shared_ptr<Call> call, int buffer, int peer, int tag, std::vector<int> near,
+              int64_t block) {
+  Kind found = kind_of(kind);
+  bool calls = found == Kind::run || found == Kind::check || found == Kind::resend;
+  if (calls != (call != nullptr)) throw std::invalid_argument("an action is run, check or resend with a call, else without");
+  return {found, std::move(call), buffer, peer, tag, std::move(near), block};
 }
 
 // The queue and the library that an engine owns, and what it says of them.
@@ -92,6 +103,7 @@ class Carrier {
     result["kernel_seconds"] = static_cast<double>(counters.kernel_ns.load()) * 1e-9;
     result["exposed_seconds"] = exposed_seconds;
     result["exchanges"] = counters.launches.load();
+    result["trips"] = counters.trips.load();
     return result;
   }
 
@@ -190,7 +202,7 @@ using Calls = std::vector<std::shared_ptr<Call>>;
 
 void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbers,
                std::optional<std::vector<double>> weights) {
-  Arguments given{iteration, std::move(numbers), std::move(weights).value_or(std::vector<double>()), nullptr};
+  Arguments given{iteration, std::move(numbers), std::move(weights).value_or(std::vector<double>()), nullptr, {}};
   for (const auto& call : calls) call->run(given);
 }
 
@@ -225,7 +237,7 @@ void define_schedule(py::module_& module) {
           py::call_guard<py::gil_scoped_release>());
   py::class_<Action>(module, "Action")
       .def(py::init(&action), py::arg("kind"), py::arg("call") = py::none(), py::arg("buffer") = -1, py::arg("peer") = -1,
-           py::arg("tag") = 0);
+           py::arg("tag") = 0, py::arg("near") = std::vector<int>(), py::arg("block") = 0);
   py::class_<Piece>(module, "Piece")
       .def(py::init([](int bucket, std::vector<at::Tensor> buffers, std::vector<Phase> phases, std::vector<at::Tensor> sums) {
              return Piece{bucket, std::move(buffers), std::move(phases), std::move(sums)};

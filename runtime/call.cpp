@@ -97,6 +97,7 @@ void Call::run(const Arguments& given) const {
   call.workers = worker.workers;
   call.key = message_key(worker.seed, given.iteration, place + (owner ? 1 : 0),
                          owner ? everyone : static_cast<uint32_t>(worker.rank));
+  call.near = given.near.empty() ? nullptr : given.near.data();
   kernel(bound.data(), static_cast<int64_t>(bound.size()), &call);
 }
 

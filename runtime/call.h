@@ -55,6 +55,7 @@ struct Arguments {
   std::vector<double> numbers;
   std::vector<double> weights;  // one for each input, or none: the inputs are only summed
   Native* native = nullptr;
+  std::vector<const void*> near;  // for each input what it is decoded near to; none, or null: what the operand holds
 };
 
 struct Call {

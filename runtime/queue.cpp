@@ -1,5 +1,7 @@
 #include "queue.h"
 
+#include "again.h"
+
 #include <c10/util/thread_name.h>
 #include <unistd.h>
 
@@ -27,11 +29,13 @@ struct Queue::Running {
   std::vector<char> posted;                                    // per piece: its receives are posted
   std::vector<std::vector<std::unique_ptr<Transfer>>> arriving;  // per piece and buffer
   std::vector<std::unique_ptr<Transfer>> sums;                 // per piece: its all-reduce
+  std::vector<std::vector<Again>> again;                       // per piece and buffer that tells of it
   struct Sent {
     std::unique_ptr<Transfer> transfer;
     int bucket;
     int peer;
   };
+  std::vector<at::Tensor> resent;  // outlive their sends
   std::vector<Sent> sends;
   int bucket = -1;  // for the message of a failure
   int peer = -1;
@@ -177,6 +181,7 @@ void Queue::run(Launch& launch) {
   running.posted.assign(pieces.size(), 0);
   running.arriving.resize(pieces.size());
   running.sums.resize(pieces.size());
+  running.again.resize(pieces.size());
   std::vector<int> unfinished(launch.pieces->buckets, 0);
   for (const Piece& piece : pieces) ++unfinished[piece.bucket];
   std::deque<size_t> coded, dense;  // started and not finished, oldest first
@@ -274,6 +279,7 @@ void Queue::post(Running& running, size_t index) {
   running.posted[index] = 1;
   const Piece& piece = running.launch.pieces->pieces[index];
   running.arriving[index].resize(piece.buffers.size());
+  running.again[index].resize(piece.buffers.size());
   for (const Phase& phase : piece.phases)
     for (const Action& action : phase)
       if (action.kind == Kind::receive)
@@ -286,7 +292,7 @@ void Queue::act(Running& running, size_t index, const Action& action) {
   running.peer = action.kind == Kind::run ? -1 : action.peer;
   switch (action.kind) {
     case Kind::run:
-      run_kernel(running, *action.call);
+      run(running, index, action);
       break;
     case Kind::send:
       running.sends.push_back(
@@ -296,12 +302,57 @@ void Queue::act(Running& running, size_t index, const Action& action) {
     case Kind::receive:
       await(running, *running.arriving[index][action.buffer], piece.bucket, action.peer);
       break;
+    case Kind::check:
+      check(running, index, action);
+      break;
+    case Kind::resend:
+      resend(running, index, action);
+      break;
+    case Kind::values:
+      if (auto& transfer = running.again[index][action.buffer].transfer) await(running, *transfer, piece.bucket, action.peer);
+      break;
   }
 }
 
-void Queue::run_kernel(Running& running, const Call& call) {
+void Queue::run(Running& running, size_t index, const Action& action) {
+  const Piece& piece = running.launch.pieces->pieces[index];
+  std::vector<at::Tensor> kept;
+  std::vector<const void*> near;
+  for (int buffer : action.near) {
+    const bool again = buffer >= 0 && running.again[index][buffer].values.defined();
+    if (again)
+      kept.push_back(replaced(*action.call, piece.buffers[buffer], action.block, running.again[index][buffer].values));
+    near.push_back(again ? kept.back().const_data_ptr() : nullptr);
+  }
+  if (kept.empty()) near.clear();
+  run_kernel(running, *action.call, running.launch.weights, std::move(near));
+}
+
+// Both ends know from the bytes how much is sent again; where nothing is, there is no message.
+void Queue::check(Running& running, size_t index, const Action& action) {
+  run_kernel(running, *action.call, {});
+  const at::Tensor& trips = running.launch.pieces->pieces[index].buffers[action.buffer];
+  const int64_t found = tripped_blocks(trips);
+  if (found == 0) return;
+  counters.trips += found;
+  Again& again = running.again[index][action.buffer];
+  again.values = room_for(*action.call, trips, action.block);
+  again.transfer = transport_->receive(again.values, action.peer, tag_of(running, action));
+}
+
+void Queue::resend(Running& running, size_t index, const Action& action) {
+  const Piece& piece = running.launch.pieces->pieces[index];
+  const at::Tensor& trips = piece.buffers[action.buffer];
+  if (tripped_blocks(trips) == 0) return;
+  at::Tensor values;
+  timed([&] { values = packed(*action.call, trips, action.block); });
+  running.resent.push_back(values);
+  running.sends.push_back({transport_->send(values, action.peer, tag_of(running, action)), piece.bucket, action.peer});
+}
+
+void Queue::run_kernel(Running& running, const Call& call, std::vector<double> weights, std::vector<const void*> near) {
   timed([&] {
-    call.run({running.launch.iteration, {}, running.launch.weights, &running.launch});
+    call.run({running.launch.iteration, {}, std::move(weights), &running.launch, std::move(near)});
     running.launch.ran(call);
   });
 }

@@ -27,6 +27,7 @@ struct Counters {
   std::atomic<uint64_t> busy_ns{0};      // exchange under way
   std::atomic<uint64_t> kernel_ns{0};    // kernels at work, fragments too
   std::atomic<uint64_t> launches{0};     // completed
+  std::atomic<uint64_t> trips{0};        // blocks that were decoded near values sent in full
 };
 
 class Queue {
@@ -66,7 +67,10 @@ class Queue {
   void reduce(Running& running, size_t piece, bool begin);
   void post(Running& running, size_t piece);
   void act(Running& running, size_t piece, const Action& action);
-  void run_kernel(Running& running, const Call& call);
+  void run_kernel(Running& running, const Call& call, std::vector<double> weights, std::vector<const void*> near = {});
+  void check(Running& running, size_t piece, const Action& action);
+  void resend(Running& running, size_t piece, const Action& action);
+  void run(Running& running, size_t piece, const Action& action);
   int tag_of(const Running& running, const Action& action) const;
   bool wait_ready(Launch& launch, int bucket);
   void finish_sends(Running& running);

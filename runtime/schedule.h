@@ -9,14 +9,19 @@
 
 namespace relaxc {
 
-enum class Kind { run, send, receive };
+// The last three are of a codec with a guard: `check` runs a kernel that tells in `buffer`, a byte for each block, which
+// blocks of a message have tripped, and expects their values from `peer`; `resend` sends `peer` the values of those that
+// `buffer` tells of; `values` waits for those that `buffer` tells of.
+enum class Kind { run, send, receive, check, resend, values };
 
 struct Action {
   Kind kind;
-  std::shared_ptr<const Call> call;  // run
-  int buffer = -1;                   // send, receive: of the piece's
+  std::shared_ptr<const Call> call;  // run, check, resend: what tripped is of its first operand
+  int buffer = -1;                   // of the piece's
   int peer = -1;
   int tag = 0;
+  std::vector<int> near;             // run: for each input the buffer that tells what of it tripped, or -1
+  int64_t block = 0;                 // in elements; 0: a segment is a block
 };
 
 using Phase = std::vector<Action>;

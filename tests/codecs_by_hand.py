@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send
 from relaxc.wire.layout import Field, Layout, WireType
 
 X = Read("x")
@@ -107,14 +107,54 @@ def ternary(clip: float = 2.5) -> Codec:
 
 
 def modulo(bits: int = 8, unit: float = 0.001) -> Codec:
+    """Without the library's guard."""
     steps = (
         CodecLet("level", Dither(apply("/", X, unit))),
-        Send(0, "residue", apply("mod", Read("level"), 2**bits)),
+        CodecLet("turn", apply("floor", apply("/", Read("level"), 2**bits))),
+        Send(0, "residue", apply("-", Read("level"), apply("*", 2**bits, Read("turn")))),
     )
-    turn = apply("wrap", apply("-", Read("residue"), apply("/", Read("y"), unit)), 2**bits)
-    receive = apply("+", Read("y"), apply("*", unit, turn))
+    turn = apply("round", apply("/", apply("-", apply("/", Read("y"), unit), Read("residue")), 2**bits))
+    receive = apply("*", unit, apply("+", Read("residue"), apply("*", 2**bits, turn)))
     layout = Layout(512, (Field("residue", WireType("uint", bits), True),))
     return Codec(f"modulo({bits}, {unit})", layout, steps, receive, True, "y")
+
+
+def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
+    """The library's modulo."""
+    size, scale, residue, place = map(Read, ("size", "scale", "residue", "place"))
+    turn, total, found, again = map(Read, ("turn", "total", "found", "again"))
+    where = apply("+", apply("*", 0.7548777, Read("index")), apply("*", 0.5698403, residue))
+    drawn = apply("mod", apply("*", 977, apply("^", place, 2)), 1)
+    turns = apply("round", apply("/", apply("-", apply("*", Read("y"), scale), residue), 2**bits))
+    high = apply("mod", apply("floor", apply("/", total, 256)), 255)
+    steps = (
+        Send(0, "size", Constant(unit)),
+        CodecLet("scale", apply("/", 1, size)),
+        CodecLet("level", Dither(apply("*", X, scale))),
+        CodecLet("turn", apply("floor", apply("/", Read("level"), 2**bits))),
+        Send(1, "residue", apply("-", Read("level"), apply("*", 2**bits, turn))),
+        CodecLet("place", apply("mod", where, 1)),
+        CodecLet("share", apply("+", 1, apply("*", 2, apply("floor", apply("*", 2**13, drawn))))),
+        CodecLet("total", _total(turn)),
+        Send(2, "low", apply("mod", total, 256)),
+        Send(3, "high", apply("where", apply("<", total, 2**24), high, 255)),
+    )
+    sent = apply("+", Read("low"), apply("*", 256, Read("high")))
+    right = apply("and", apply("<", again, 2**24), apply("==", apply("mod", again, 255 * 256), sent))
+    lets = (CodecLet("found", turns), CodecLet("again", _total(found)), CodecLet("right", right))
+    byte = WireType("uint", 8)
+    fields = (
+        Field("size", F32, False), Field("residue", WireType("uint", bits), True), Field("low", byte, False),
+        Field("high", byte, False),
+    )  # fmt: skip
+    receive = apply("*", size, apply("+", residue, apply("*", 2**bits, turns)))
+    text = f"modulo({bits}, {unit}, {block})"
+    return Codec(text, Layout(block, fields), steps, receive, True, "y", Guard(lets, Read("right")))
+
+
+def _total(turns: Expression) -> Expression:
+    checked = apply("mod", apply("*", apply("mod", turns, 2**10), Read("share")), 2**14)
+    return Reduce("sum", apply("+", checked, apply("abs", turns)))
 
 
 def signs() -> Codec:

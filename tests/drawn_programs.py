@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from path_runner import PathRunner
 
+from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import round_to
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import (
@@ -39,8 +40,9 @@ from relaxc.topology.topology import Topology
 from relaxc.wire.parameters import Parameter
 
 MINMAX, STOCHASTIC = codecs.minmax(4, 8), codecs.minmax(4, 8, stochastic=True)
-ONEBIT, MODULO = codecs.onebit(16), codecs.modulo(8, 0.25)
+ONEBIT, MODULO = codecs.onebit(16), codecs.guarded(4, 0.25, 16)
 RING, PAIRS, TURNING = Topology("ring"), Topology("random_pairs"), Topology("one_peer_exponential")
+HEARD, TREE = Topology("exponential"), Topology("chain")
 STATES = (
     State("a", Constant(0.0), "tensor"),
     State("b", Read("weight"), "tensor"),
@@ -102,18 +104,20 @@ class Writer:
 
     def exchange(self, names: dict[str, str], depth: int) -> Exchange:
         self.exchanges += 1
+        if self.pick(*range(6)) == 0:
+            return Exchange("relay", self.tensor(names, max(depth, 0)), EXACT, "none", "", TREE, self.place())
         codes = [n for n, shape in names.items() if shape == "code"]
-        kind = self.pick("mean", "sum", "mix", "mix")
-        topology = self.pick(RING, PAIRS, TURNING) if kind == "mix" else None
-        route = "" if kind == "mix" else "all"
+        kind = self.pick("mean", "sum", "mix", "push")
+        topology = self.pick(RING, PAIRS, TURNING, HEARD) if kind in ("mix", "push") else None
+        route = "all" if topology is None else ""
         if codes and self.pick(True, False, True):
             value: Expression = Read(self.pick(*codes))
             return Exchange(kind, value, None, "none", route, topology, self.place())
-        used = self.pick(None, None, MINMAX, ONEBIT, *([MODULO] if kind == "mix" else []))
+        used = self.pick(None, None, MINMAX, ONEBIT, *([MODULO] if topology is not None else []))
         feedback = "none" if used is None else self.pick("none", "worker", "both")
-        if kind == "mix" and feedback == "both":
+        if topology is not None and feedback == "both":
             feedback = "worker"
-        if used is not None and kind != "mix":
+        if used is not None and topology is None:
             route = self.pick("all", "ring")
         return Exchange(kind, self.tensor(names, max(depth, 0)), used, feedback, route, topology, self.place())
 
@@ -143,11 +147,28 @@ class Writer:
                     names[f"k{self.lets}"] = "number"
                     return [Let(f"k{self.lets}", value)]
                 return [Assign("n", self.pick(Apply("+", (Read("n"), Constant(1.0))), Read("t"), Constant(2.0)))]
+            case "cell" if self.exchanges < 5 and self.pick(True, False):
+                return self.sent_cell(names)
             case "cell":
                 return [Assign("c", Apply("+", (Read("c"), Reduce("norm", self.tensor(names, 1)))))]
             case "block" if depth:
                 return self.nested(names, depth - 1)
         return [Assign(self.pick("weight", "a", "b"), self.tensor(names))]
+
+    def sent_cell(self, names: dict[str, str]) -> list[Statement]:
+        """A number or cell is exchanged, and what arrives is assigned, or read by what stands below."""
+        self.exchanges += 1
+        kind = self.pick("push", "mix", "sum", "mean", "relay")
+        value = self.pick(Read("c"), self.number(names, 1), Apply("+", (Read("c"), Own(RING))))
+        near = kind in ("push", "mix", "relay")
+        topology = TREE if kind == "relay" else self.pick(RING, TURNING, HEARD) if near else None
+        codec = EXACT if kind == "relay" else None
+        sent = Exchange(kind, value, codec, "none", "" if near else "all", topology, self.place())
+        if self.pick(True, False):
+            return [Assign("c", Apply("*", (sent, Constant(0.5))))]
+        self.lets += 1
+        names[f"y{self.lets}"] = "cell"
+        return [Let(f"y{self.lets}", sent)]
 
     def used(self, name: str) -> list[Statement]:
         return [Assign("a", Read(name))] if self.pick(True, False, False) else []

@@ -22,8 +22,8 @@ from relaxc.language.vocabulary import FEEDBACKS, QUANTITIES, TOPOLOGIES
 PIECES = [
     "relax", "gradients", "{", "}", "(", ")", "=", ",", "for", '"', "#", "\n", "\0", "\ufffd", "\ufeff", "8bit", "1e999",
     "^", "-", "not", "param", "codec", "algorithm", "every", "\u202e", "9" * 400, "1/0", "0.5.5", "optimizer.x", "*", "é",
-    "\r", "none", "ndim <", "\r\n", "\t", "state", "let", "step", "after", "phase", "send", "receive", "near", "per", "weight",
-    "weights", "with choco", "mix(", "mean(", "delay(", ", ring)", "async", "geometric(", "1e308 *", "0", ".5", 'edges("/")',
+    "\r", "none", "ndim <", "\r\n", "\t", "state", "let", "step", "after", "phase", "send", "receive", "near", "guard", "per", "weight",
+    "weights", "with choco", "mix(", "push(", "relay(", "mean(", "delay(", ", ring)", "async", "geometric(", "1e308 *", "0", ".5", 'edges("/")',
 ]  # fmt: skip
 
 
@@ -129,6 +129,7 @@ CODECS = (
     "qsgd(4)",
     "onebit(64)",
     "modulo(8, unit = 0.01)",
+    "modulo(8, unit = auto)",
     "mine",
     "2bit",
 )

@@ -37,6 +37,7 @@ class CCall(ctypes.Structure):
         ("numbers", ctypes.c_void_p),
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
+        ("near", ctypes.c_void_p),
     ]
 
 
@@ -148,6 +149,7 @@ def call(
     workers: int = 1,
     weights: list[float] | None = None,
     numbers: list[float] | None = None,
+    near: list[Array | None] | None = None,
 ) -> bytes:
     """Run a kernel once; the message that it makes, of `size` bytes, if it makes one. Messages start at odd addresses."""
     inputs = [unaligned(np.frombuffer(m, np.uint8)) for m in messages or []]
@@ -160,9 +162,11 @@ def call(
         )
     )
     sources = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data for i in inputs))
+    nears = [None if n is None else n.ctypes.data for n in near or []]
+    pointers = (ctypes.c_void_p * max(1, len(nears)))(*nears)
     given = CCall(
         ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
-        _doubles(numbers), workers, KEY,
+        _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None,
     )  # fmt: skip
     function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given))
     end = (size or 0) + 3

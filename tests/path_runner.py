@@ -15,7 +15,7 @@ from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
-from relaxc.program.exchange import Code, Occurrence, Residuals, encoding_keys, real_type, run_exchange
+from relaxc.program.exchange import Code, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -31,6 +31,7 @@ from relaxc.program.paths import (
     Transfer,
     expressions,
 )  # fmt: skip
+from relaxc.program.relays import Held
 from relaxc.program.store import Rule
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.parameters import Parameter
@@ -68,6 +69,7 @@ class PathRunner:
         self.iteration = 0
         self.bodies = assign([body.selector for body in paths.bodies], parameters)
         native = Program(tuple(Body(b.selector, (), _native(b.gradient)) for b in paths.bodies))
+        self.held: dict[tuple[int, int], Held] = {}
         self._native = Interpreter(native, parameters, workers, seed)
         self.residuals: dict[tuple[int, int], Residuals] = self._native.residuals
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
@@ -246,7 +248,10 @@ class _Run:
             exchange = transfer.exchange
             assert exchange.codec is not None and not isinstance(value, Code)
             keys = encoding_keys(self.owner.seed, self.owner.iteration, exchange.place, w, self.parameter)
-            value = Code(exchange.codec, value, encode(exchange.codec, value, keys))
+            key = (exchange.place, self.parameter.number)
+            made = Residuals.zeros(self.parameter, self.owner.workers)
+            states = self.owner.residuals.setdefault(key, made).states[w] if exchange.codec.states else {}
+            value = Code(exchange.codec, value, encode(exchange.codec, value, keys, states=states), states)
             evaluator.tensors = {**tensors, "coded": value.decoded()}
         self.sent.setdefault(fragment.sends, []).append(value)
 
@@ -264,16 +269,22 @@ class _Run:
         if exchange.kind == "mean" and exchange.codec is None and not exchange.rank:
             exchange = replace(exchange, kind="sum")
         values: Sequence[Array | Code] = self.store.slots[key] if transfer.leaves == "slot" else self.sent[number]
+        parameter = self.parameter if transfer.shape == "tensor" else cell_of(self.parameter)
         rows = None
         if exchange.topology is not None:
             round, seed = self.turn.rounds[transfer.block], self.owner.seed
             rows = [weights(exchange.topology, self.owner.workers, round, seed, w) for w in self.workers]
-        self.store.under_way[key] = run_exchange(self.occurrence(exchange, values, rows))
+        self.store.under_way[key] = run_exchange(self.occurrence(exchange, values, rows, parameter))
 
-    def occurrence(self, exchange: Exchange, values: Sequence[Array | Code], rows: Any) -> Occurrence:
-        key = (exchange.place, self.parameter.number)
-        residuals = self.owner.residuals.setdefault(key, Residuals.zeros(self.parameter, self.owner.workers))
-        return Occurrence(exchange, values, residuals, self.parameter, self.owner.seed, self.owner.iteration, rows)
+    def occurrence(
+        self, exchange: Exchange, values: Sequence[Array | Code], rows: Any, parameter: Parameter
+    ) -> Occurrence:
+        key = (exchange.place, parameter.number)
+        residuals = self.owner.residuals.setdefault(key, Residuals.zeros(parameter, self.owner.workers))
+        held = self.owner.held.setdefault(key, [{} for _ in self.workers])
+        return Occurrence(
+            exchange, values, residuals, parameter, self.owner.seed, self.owner.iteration, rows, held=held
+        )
 
     def finish(self, operation: Operation, transfer: Transfer) -> None:
         block = transfer.after if operation.late else transfer.block
@@ -307,7 +318,9 @@ class _Run:
             memory[target] = round_to(full, self.parameter.dtype)
             self.present[w] = self.present[w] or target == "grad"
         elif target.startswith("slot."):
-            self.store.slots.setdefault(self.key(target, False), [full] * self.owner.workers)[w] = full
+            cell = self.body.transfers[int(target[5:])].shape == "cell"
+            held = value.reshape(1) if cell else full  # what is exchanged has elements, if only one
+            self.store.slots.setdefault(self.key(target, False), [held] * self.owner.workers)[w] = held
         elif target.startswith("kept."):
             shape = self.body.kept[int(target[5:])].shape
             self.store.kept.setdefault(self.key(target, False), {})[w] = value if shape == "cell" else full
@@ -320,7 +333,9 @@ class _Run:
         for name in _names(fragment) - lets - {"coded"}:
             if name.startswith(("slot.", "kept.")):
                 memory: Mapping[Any, Any] = self.store.slots if name.startswith("slot.") else self.store.kept
-                tensors[name] = memory[self.key(name, name in fragment.late)][w]
+                held = memory[self.key(name, name in fragment.late)][w]
+                cell = name.startswith("slot.") and self.body.transfers[int(name[5:])].shape == "cell"
+                tensors[name] = held.reshape(()) if cell else held
             elif name == "arrived":
                 assert fragment.receives is not None
                 tensors[name] = self.arrived[fragment.receives][w]

@@ -49,7 +49,8 @@ def facts_of(
 
 
 def messages_of(pieces: Iterable[Piece]) -> dict[str, dict[int, list[tuple[int, int]]]]:
-    """By direction and peer: (tag, bytes) of each message, in order."""
+    """By direction and peer: (tag, bytes) of each message, in the order of tags: that of sending may be another than
+    that of receiving."""
     result: dict[str, dict[int, list[tuple[int, int]]]] = {"send": {}, "receive": {}}
     for piece in pieces:
         for phase in piece.phases:
@@ -57,7 +58,7 @@ def messages_of(pieces: Iterable[Piece]) -> dict[str, dict[int, list[tuple[int, 
                 if action.kind in result:
                     entry = (action.tag, piece.buffers[action.buffer])
                     result[action.kind].setdefault(action.peer, []).append(entry)
-    return result
+    return {kind: {peer: sorted(found) for peer, found in of.items()} for kind, of in result.items()}
 
 
 def agree(groups: Groups, facts: Facts | RelaxError, messages: Mapping[str, Any]) -> None:

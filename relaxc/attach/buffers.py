@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import torch
 
-from relaxc.manifest import ProgramPlan
+from relaxc.manifest import CodecPlan, ProgramPlan
 from relaxc.schedule.buckets import Bucket
-from relaxc.schedule.schedule import residual_of
+from relaxc.schedule.schedule import layout_of, residual_of
 from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
+
+CODEC = "codec"
+"""Of a codec's states, in names of operands and of what is saved."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Residual:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one bucket. Lists of copies stand by number of `kept` and of transfer, `factors` by that of transfer."""
+    """Of one bucket. Lists of copies stand by number of `kept` and of transfer, `factors` by that of transfer. `codecs`
+    are the states of each transfer's codec, an element for each block."""
 
     states: dict[str, Flat]
     cells: frozenset[str]
@@ -54,7 +58,9 @@ class Memory:
     kept_cells: frozenset[int]
     slots: tuple[tuple[Flat, ...], ...]
     residuals: tuple[Residual, ...]
-    factors: tuple[Flat, ...]
+    slot_cells: frozenset[int] = frozenset()
+    codecs: tuple[dict[str, Flat], ...] = ()
+    factors: tuple[Flat, ...] = ()
 
     def of(self, name: str, copy: int) -> tuple[Flat, bool]:
         """The flat tensor that `name` stands for in a kernel's operands, and whether it holds cells."""
@@ -62,13 +68,13 @@ class Memory:
         if kind == "kept" and number.isdigit():
             return self.kept[int(number)][copy], int(number) in self.kept_cells
         if kind == "slot" and number.isdigit():
-            return self.slots[int(number)][copy], False
+            return self.slots[int(number)][copy], int(number) in self.slot_cells
         return self.states[name], name in self.cells
 
     def holds_cells(self, names: Iterable[str]) -> bool:
         """Whether some of `names` are cells, which are computed for parameters without elements too."""
-        kept = {f"kept.{number}" for number in self.kept_cells}
-        return any(name in self.cells or name in kept for name in names)
+        others = {f"kept.{n}" for n in self.kept_cells} | {f"slot.{n}" for n in self.slot_cells}
+        return any(name in self.cells or name in others for name in names)
 
     def named(self) -> Iterator[tuple[str, Flat]]:
         """Everything that lives across iterations, by the name that a checkpoint gives it."""
@@ -77,6 +83,8 @@ class Memory:
         for kind, lists in (("kept", self.kept), ("slot", self.slots)):
             for number, copies in enumerate(lists):
                 yield from ((f"{kind}/{number}.{copy}", flat) for copy, flat in enumerate(copies))
+        for number, states in enumerate(self.codecs):
+            yield from ((f"{CODEC}/{number}.{name}", flat) for name, flat in states.items())
 
 
 def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Parameter], workers: int, rank: int) -> Memory:
@@ -90,12 +98,25 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
         tuple(tuple((cell if k.shape == "cell" else whole)() for _ in range(k.copies)) for k in plan.kept),
         frozenset(n for n, k in enumerate(plan.kept) if k.shape == "cell"),
         tuple(
-            tuple(whole() for _ in range(t.copies)) if slot else ()
+            tuple((cell if t.shape == "cell" else whole)() for _ in range(t.copies)) if slot else ()
             for t, slot in zip(plan.transfers, slotted, strict=True)
         ),
         tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
+        frozenset(n for n, t in enumerate(plan.transfers) if t.shape == "cell"),
+        tuple(_codec_states(t.exchange.codec, members, bucket.dtype) for t in plan.transfers),
         tuple(_factor(t.exchange.rank, members, bucket.dtype) for t in plan.transfers),
     )
+
+
+def _codec_states(codec: CodecPlan | None, members: Sequence[Parameter], dtype: str) -> dict[str, Flat]:
+    if codec is None or not codec.states:
+        return {}
+    layout = layout_of(codec)
+    blocks = {p.number: -(-p.elements // layout.block_of(p.elements)) for p in members}
+    made = {name: _flat(blocks, real_type(dtype)) for name, _ in codec.states}
+    for name, value in codec.states:
+        made[name].tensor.fill_(value)
+    return made
 
 
 def real_type(dtype: str) -> torch.dtype:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from relaxc.attach.buffers import Flat, Memory
+from relaxc.attach.buffers import CODEC, Flat, Memory, real_type
 from relaxc.errors import ModelError
 from relaxc.manifest import FragmentPlan, KernelPlan, ProgramPlan
 from relaxc.schedule.buckets import Bucket
@@ -20,6 +20,7 @@ from relaxc.wire.parameters import Parameter
 Copies = Mapping[str, int]
 """Which copy a name of kept.N or slot.N stands for; 0 where it is not there."""
 OPTIMIZER = "optimizer."
+CODEC_STATE = f"{CODEC}."
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,14 @@ class Site:
     def buffer(self, flat: Flat, parameter: int, element: int) -> Any:
         return self.runtime.Operand("buffer", flat.tensor, flat.position(parameter, element))
 
+    def codec_state(self, name: str, transfer: int, range: Range) -> Any:
+        """Its number for the first block of a range."""
+        flat = self.memory.codecs[transfer][name.removeprefix(CODEC_STATE)]
+        codec = self.program.transfers[transfer].exchange.codec
+        assert codec is not None
+        block = codec.block if codec.unit == "block" else range.elements
+        return self.buffer(flat, range.parameter, range.first // max(block, 1))
+
     def operand(self, name: str, range: Range, copies: Copies, written: Sequence[str], sent: int | None) -> Any:
         """`sent` is the transfer whose worker's residual `residual` means."""
         tensor, changed = self.tensors[range.parameter], name in written
@@ -68,8 +77,20 @@ class Site:
         if name == "residual":
             assert sent is not None
             return self.buffer(self.memory.residuals[sent].worker, range.parameter, range.first)
+        if name.startswith(CODEC_STATE):
+            assert sent is not None
+            return self.codec_state(name, sent, range)
         flat, cell = self.memory.of(name, copies.get(name, 0))
         return self.buffer(flat, range.parameter, 0 if cell else range.first)
+
+
+def in_message(runtime: ModuleType, message: torch.Tensor, ranges: Iterable[Range], dtype: str) -> dict[Range, Any]:
+    """Operands that are the plain numbers of a message, one range behind the other."""
+    numbers, at, found = message.view(real_type(dtype)), 0, {}
+    for r in ranges:
+        found[r] = runtime.Operand("buffer", numbers, at)
+        at += r.elements
+    return found
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer | None, tensor: nn.Parameter, name: str) -> torch.Tensor:

@@ -6,7 +6,9 @@ owns), `late/B/NAME/rankR` (the result of B iterations before the newest, in its
 those of programs. Tensors are flat copies in memory order; residuals are without the loss scale.
 
 Another number of workers: the mean of the workers' residuals is kept, since that is what they would still have added to
-the mean; old worker r's goes to new worker r modulo their number. The owners' are one vector, dealt anew.
+the mean; old worker r's goes to new worker r modulo their number. The owners' are one vector, dealt anew. Where a route
+leaves an element's losses to some workers, as hierarchies and rings do, these share what all had of it. `machines` are
+the workers of a machine in each hierarchy: others count as another number of workers.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from typing import Any
 import torch
 
 from relaxc.attach.engine import Running
+from relaxc.attach.machines import inners
 from relaxc.attach.program_state import OF_PROGRAMS, ProgramState
-from relaxc.attach.saved import Saved, another_plan
+from relaxc.attach.saved import MACHINES, Saved, another_plan
 from relaxc.errors import ExchangeError
-from relaxc.manifest import BodyPlan, Manifest
+from relaxc.manifest import BodyPlan, ExchangePlan, Manifest
+from relaxc.schedule.keepers import kept_parts
 from relaxc.schedule.schedule import Schedule, residual_of
 from relaxc.wire.parameters import Parameter
 
@@ -47,6 +51,8 @@ class Checkpoint:
             "format": 1, "workers": self._schedule.workers, "iterations": engine.iterations, "scale": engine.scale,
             "late": len(pending),
         }  # fmt: skip
+        if counts := inners(self._manifest):
+            state[MACHINES] = torch.tensor(counts)
         for parameter, kept in zip(self._parameters, self._running.residuals, strict=True):
             if kept.worker is not None:
                 state[f"residual/{parameter.name}/rank{rank}"] = kept.worker / engine.scale
@@ -65,7 +71,7 @@ class Checkpoint:
         if state.get("format") != 1 or not all(isinstance(n, int) for n in numbers) or state["workers"] < 1:
             raise ExchangeError("RX0606", "this is not the state of a plan", "pass what relaxed.state_dict() returned")
         self._refuse_strangers(state)
-        reader = Saved(state, self._schedule.rank, self._schedule.workers)
+        reader = Saved(state, self._schedule.rank, self._schedule.workers, inners(self._manifest))
         new = [self._read_residuals(reader, p) for p in self._parameters]
         rows = self._read_late(reader, int(state["late"]), int(state["iterations"]))
         programs = self._programs.read(reader) if self._programs is not None else None
@@ -83,11 +89,19 @@ class Checkpoint:
         gradient = self._manifest.bodies[self._schedule.bodies[parameter.number]].gradient
         exchange = gradient.exchange if gradient is not None else None
         here = residual_of(exchange, parameter, self._schedule.workers, self._schedule.rank)
-        worker = reader.worker(f"residual/{parameter.name}", parameter) if here.worker else None
+        worker = self._read_own(reader, exchange, parameter) if here.worker else None
         shares = [residual_of(exchange, parameter, reader.workers, rank).owner for rank in range(reader.workers)]
         owns = here.owner[1] > here.owner[0]
         owner = reader.owner(f"owner/{parameter.name}", parameter, here.owner, shares) if owns else None
         return worker, owner
+
+    def _read_own(self, reader: Saved, exchange: ExchangePlan | None, parameter: Parameter) -> torch.Tensor:
+        key, parts = f"residual/{parameter.name}", kept_parts(exchange, parameter, *self._where)
+        return reader.worker(key, parameter, parts)
+
+    @property
+    def _where(self) -> tuple[int, int]:
+        return self._schedule.workers, self._schedule.rank
 
     def _late(self) -> list[Parameter]:
         return [p for p in self._parameters if _delay(self._manifest.bodies[self._schedule.bodies[p.number]])]

@@ -54,6 +54,16 @@ class Clock:
         """Whether some cohort has something to do in a stage of this iteration."""
         return any(cohort.stage(stage) for cohort in self.cohorts)
 
+    def _began_with_weights(self) -> bool:
+        """Whether what was sent when the iteration began was made of weights, and not of states alone."""
+        return any(
+            "weight" in kernel.operands
+            for cohort in self.cohorts
+            for operation in cohort.stage("begin")
+            if operation.kind == "compute"
+            for kernel in cohort.program.fragments[operation.number].kernels
+        )
+
     def begin(self) -> None:
         """See that the iteration has begun."""
         self.complete()
@@ -78,7 +88,7 @@ class Clock:
         for cohort in self.cohorts:
             cohort.settle()
         if self.reached is not Reached.BEFORE:  # which it is when a step that has failed is tried again
-            if self.does("begin"):
+            if self._began_with_weights():
                 self._refuse_changed("change them in a hook on optimizer.step() that is registered before attach")
             self._run("before", Reached.BEFORE)
 

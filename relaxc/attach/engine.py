@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from relaxc.attach.calls import in_message
 from relaxc.attach.groups import Groups
 from relaxc.attach.parameters import ModelParameters
 from relaxc.manifest import GradientPlan, KernelPlan, Manifest
 from relaxc.schedule.actions import Action, Piece
 from relaxc.schedule.buckets import Bucket
+from relaxc.schedule.pieces import Range
 from relaxc.schedule.schedule import Schedule, residual_of
 
 
@@ -140,7 +142,10 @@ def runtime_piece(
 
 def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any]) -> Any:
     if action.kernel is not None:
-        return runtime.Action("run", call=call(action))
+        return runtime.Action(
+            action.kind, call=call(action), buffer=action.buffer, peer=action.peer, tag=action.tag,
+            near=list(action.near), block=action.block,
+        )  # fmt: skip
     return runtime.Action(action.kind, buffer=action.buffer, peer=action.peer, tag=action.tag)
 
 
@@ -151,11 +156,13 @@ def _native_piece(runtime: ModuleType, engine: Any, piece: Piece, gradient: Grad
     def call(action: Action) -> Any:
         kernel = action.kernel
         assert kernel is not None
+        inputs = [buffers[b] for b in action.inputs]
+        sums = in_message(runtime, inputs.pop(), action.ranges, dtype) if kernel.reads_sum else {}
         return engine.call(
             plans[kernel.name].symbol,
             f"relaxc::{kernel.label}/bucket{piece.bucket}",
-            _segments(runtime, action, plans[kernel.name], kernel.owner),
-            inputs=[buffers[b] for b in action.inputs],
+            _segments(runtime, action, plans[kernel.name], kernel.owner, sums),
+            inputs=inputs,
             output=buffers[action.buffer] if action.buffer >= 0 else None,
             place=gradient.exchange.place,
             owner=kernel.owner,
@@ -164,8 +171,13 @@ def _native_piece(runtime: ModuleType, engine: Any, piece: Piece, gradient: Grad
     return runtime_piece(runtime, piece, buffers, call)
 
 
-def _segments(runtime: ModuleType, action: Action, plan: KernelPlan, owner: bool) -> list[Any]:
-    """The runtime finds these operands in the iteration that it carries out."""
+def _segments(
+    runtime: ModuleType, action: Action, plan: KernelPlan, owner: bool, sums: Mapping[Range, Any]
+) -> list[Any]:
+    """The runtime finds these operands in the iteration that it carries out, but for sums that stand in a message."""
     found = {"value": "value", "residual": "owner" if owner else "residual"}
-    operands = [runtime.Operand(found[name]) for name in plan.operands]
-    return [runtime.Segment(r.parameter, r.first, r.elements, operands) for r in action.ranges]
+    operands = {name: runtime.Operand(found[name]) for name in plan.operands if name in found}
+    return [
+        runtime.Segment(r.parameter, r.first, r.elements, [operands.get(n) or sums[r] for n in plan.operands])
+        for r in action.ranges
+    ]

@@ -11,15 +11,16 @@ from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.partners import Partners
 from relaxc.attach.places import Place, places, reads_settings, refuse_ignored, refuse_missing
 from relaxc.errors import ExchangeError, ModelError
-from relaxc.manifest import Manifest, ProgramPlan
+from relaxc.manifest import BodyPlan, Manifest, ProgramPlan
 from relaxc.schedule.actions import Piece
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.programs import program_buckets
 from relaxc.schedule.schedule import Schedule
 from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
-from relaxc.topology.kinds import refusal
-from relaxc.topology.spectrum import connected
+from relaxc.topology.kinds import changes, directed, refusal
+from relaxc.topology.spectrum import AT, SURELY, connected, smallest_eigenvalue
 from relaxc.topology.topology import from_plain
+from relaxc.topology.trees import not_a_tree
 
 LARGEST_BLOCK = 2**31 - 1
 
@@ -84,8 +85,11 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
 
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:
     for transfer in program.transfers:
-        if transfer.exchange.kind == "mix":
-            why = refusal(from_plain(transfer.exchange.topology), workers)
+        if transfer.exchange.topology is not None:
+            topology = from_plain(transfer.exchange.topology)
+            why = refusal(topology, workers)
+            if why is None and transfer.exchange.kind == "relay":
+                why = not_a_tree(topology, workers)
             if why is not None:
                 raise ExchangeError("RX0608", why, "start another number of workers, or take another topology")
 
@@ -93,13 +97,37 @@ def _refuse_workers(program: ProgramPlan, workers: int) -> None:
 def disconnected(manifest: Manifest, workers: int) -> list[str]:
     """What is wrong with topologies that leave some workers apart for ever."""
     programs = [body.program for body in manifest.bodies if body.program is not None]
-    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.kind == "mix"]
+    plain = [t.exchange.topology for program in programs for t in program.transfers if t.exchange.topology is not None]
     topologies = dict.fromkeys(from_plain(topology) for topology in plain)
     return [
         f"{topology} never connects all {workers} workers: what some of them know never reaches the others"
         for topology in topologies
         if not connected(topology, workers)
     ]
+
+
+def unsettled(manifest: Manifest, workers: int) -> list[str]:
+    """What is wrong with topologies over which disagreements don't die out. Raise ExchangeError (RX0370) where they
+    grow."""
+    found = [doubt for body in manifest.bodies for doubt in _unsettled(body, workers)]
+    return list(dict.fromkeys(found))
+
+
+def _unsettled(body: BodyPlan, workers: int) -> Iterator[str]:
+    """The bound is for a symmetric matrix that stays. Where it is 1, the compiler has said so."""
+    transfers = [] if body.program is None or body.above == 1 or workers == 1 else body.program.transfers
+    for topology in dict.fromkeys(from_plain(t.exchange.topology) for t in transfers if t.exchange.kind == "mix"):
+        if changes(topology) or directed(topology):
+            continue
+        found = smallest_eigenvalue(topology, workers)
+        needs = f"the smallest eigenvalue of {topology} of {workers} workers is {found:.3g}, and must be above"
+        if found < body.above - SURELY:
+            raise ExchangeError(
+                "RX0370", f"{needs} {body.above:.3g}: what workers disagree about would grow",
+                f"use lazy({topology}), or start another number of workers",
+            )  # fmt: skip
+        if found < body.above + AT:
+            yield f"{needs} {body.above:.3g}: what workers disagree about never dies out; use lazy({topology})"
 
 
 def _refuse_large(program: ProgramPlan, read: ModelParameters, bucket: Bucket) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,12 +11,13 @@ from relaxc.manifest import ExchangePlan
 from relaxc.topology.kinds import changes
 from relaxc.topology.topology import Topology, from_plain
 from relaxc.topology.weights import own_weight, receivers, weights
+from relaxc.wire.routes import WEIGHTED
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """`targets` are sent to; `sources` are summed, in rank order, oneself included, each with its weight. All empty for
-    a mean or a sum, which is over everyone."""
+    """`targets` are sent to; `sources` are summed, in rank order, oneself included, each with its weight (a relay
+    has none). All empty for a mean or a sum, which is over everyone."""
 
     targets: tuple[int, ...] = ()
     sources: tuple[int, ...] = ()
@@ -30,7 +31,8 @@ class Partners:
     """The meetings of one exchange. `changing` tells that they differ between rounds."""
 
     def __init__(self, exchange: ExchangePlan, workers: int, rank: int, seed: int) -> None:
-        self._topology = from_plain(exchange.topology) if exchange.kind == "mix" else None
+        self._weighted = exchange.kind in WEIGHTED
+        self._topology = None if exchange.topology is None else from_plain(exchange.topology)
         self._coordinates = workers, rank, seed
         self.changing = self._topology is not None and changes(self._topology)
 
@@ -41,7 +43,8 @@ class Partners:
     def meet(self, round: int) -> Meeting:
         if self._topology is None:
             return EVERYONE
-        return _meet(self._topology, self.round_of(round), *self._coordinates)
+        meeting = _meet(self._topology, self.round_of(round), *self._coordinates)
+        return meeting if self._weighted else replace(meeting, weights=())
 
 
 @lru_cache(maxsize=1024)

@@ -14,12 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from relaxc.attach import machines
 from relaxc.attach.agreement import agree, facts_of, messages_of
 from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
-from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs
+from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, unsettled
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
@@ -58,18 +59,18 @@ class Plan:
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
         groups = make_groups(group, timeout, any(body.program is not None for body in self.manifest.bodies))
         settings = {"check_every": check_every, "scaler": scaler is not None}
-        read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings)
+        manifest, read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings)
         assert not isinstance(runtime, BuildError)
         try:
             broadcast_model(model, groups)
         except RuntimeError as error:
             raise lost(groups.rank, error) from error
         watch = Watch(groups)
-        running = make_engine(runtime, self.library, self.manifest, read, schedule, groups)
+        running = make_engine(runtime, self.library, manifest, read, schedule, groups)
         programs = make_programs(
-            runtime, self.library, self.manifest, read, groups, watch, optimizers, scaler, fitted
+            runtime, self.library, manifest, read, groups, watch, optimizers, scaler, fitted
         )  # fmt: skip
-        attached = Attached(self.manifest, model, read, schedule, groups, watch, running, programs)
+        attached = Attached(manifest, model, read, schedule, groups, watch, running, programs)
         return Relaxed(attached, optimizers, scaler, check_every)
 
     def _load_runtime(self) -> ModuleType | BuildError:
@@ -81,27 +82,30 @@ class Plan:
     def _fit(
         self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], groups: Groups,
         runtime: ModuleType | BuildError, settings: dict[str, Any],
-    ) -> tuple[ModelParameters, Schedule, FittedPrograms]:  # fmt: skip
-        """Fit the plan to the model, and see that all workers did the same."""
+    ) -> tuple[Manifest, ModelParameters, Schedule, FittedPrograms]:  # fmt: skip
+        """Fit the plan to the model, the workers and their machines, and see that all workers did the same."""
         try:
             if isinstance(runtime, BuildError):
                 raise runtime
             read = read_parameters(model)
             refuse_attached(read.tensors)
             _same_parameters(self.manifest, read)
-            schedule = make_schedule(self.manifest, read.parameters, groups.workers, groups.rank)
-            fitted = fit_programs(self.manifest, read, schedule, optimizers)
+            manifest = machines.on_machines(self.manifest, groups.rank, groups.workers)
+            schedule = make_schedule(manifest, read.parameters, groups.workers, groups.rank)
+            fitted = fit_programs(manifest, read, schedule, optimizers)
+            shaky = unsettled(manifest, groups.workers)
         except RelaxError as error:
             agree(groups, error, {})
             raise
         messages = messages_of([*schedule.pieces, *fitted.pieces])
-        agree(groups, facts_of(self.manifest, model, read, schedule, fitted, settings), messages)
-        doubts = [
-            f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(self.manifest, schedule.bodies)
-        ]
-        for doubt in [*doubts, *disconnected(self.manifest, groups.workers)] if groups.rank == 0 else ():
+        if inners := machines.inners(manifest):
+            settings = settings | {"workers of a machine": ", ".join(map(str, inners))}
+        agree(groups, facts_of(manifest, model, read, schedule, fitted, settings), messages)
+        doubts = [f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(manifest, schedule.bodies)]
+        doubts += [*machines.doubts(self.manifest), *disconnected(manifest, groups.workers), *shaky]
+        for doubt in doubts if groups.rank == 0 else ():
             warnings.warn(doubt, stacklevel=3)
-        return read, schedule, fitted
+        return manifest, read, schedule, fitted
 
 
 def _checked(model: Any, optimizer: Any, scaler: Any, check_every: Any) -> list[torch.optim.Optimizer]:

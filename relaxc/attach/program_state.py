@@ -1,8 +1,9 @@
 """What programs must remember: states, kept values, slots, residuals, and the numbers of their control.
 
-Keys: `state/NAME/PARAMETER/rankR`, `kept/N.COPY/...`, `slot/N.COPY/...`, `loss/N/...` (a worker's own of exchange N),
-`owned/N/...` (an owner's), `factor/N/...` (the Q of one of low rank), `control/PARAMETER/KEY/rankR` (numbers of the
-cohort that begins with that parameter).
+Keys: `state/NAME/PARAMETER/rankR`, `kept/N.COPY/...`, `slot/N.COPY/...`, `codec/N.NAME/...` (a state of exchange N's
+codec), `loss/N/...` (a worker's own of exchange N), `owned/N/...` (an owner's), `factor/N/...` (the Q of one of low
+rank), `relay/N.PEER/...` (what a neighbour sent last time), `control/PARAMETER/KEY/rankR` (numbers of the cohort that
+begins with that parameter).
 
 What had begun of the next iteration is no part of it: it begins again. Another number of workers: what is replicated is
 anyone's, what is local is averaged, residuals are as those of gradients.
@@ -22,14 +23,16 @@ from relaxc.attach.clock import Clock, Reached
 from relaxc.attach.cohort import Cohort
 from relaxc.attach.cohort_state import flat, moment, restore
 from relaxc.attach.programs import Programs
+from relaxc.attach.relays import RELAY, HeldEntry, held_entries, key_of, relays_of
 from relaxc.attach.saved import Saved, another_plan
 from relaxc.errors import ExchangeError
 from relaxc.manifest import Manifest
+from relaxc.schedule.keepers import kept_parts
 from relaxc.schedule.schedule import residual_of
 from relaxc.wire.parameters import Parameter
 
 CONTROL = "control"
-OF_PROGRAMS = frozenset({"state", "kept", "slot", "factor", "loss", "owned", CONTROL})
+OF_PROGRAMS = frozenset({"state", "kept", "slot", "codec", "factor", "loss", "owned", RELAY, CONTROL})
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,16 @@ class ProgramState:
         for clock in self._programs.clocks:
             for cohort, numbers in zip(clock.cohorts, _numbers(clock), strict=True):
                 made |= {f"{_control(cohort)}{key}/rank{self._rank}": value for key, value in numbers.items()}
+        made |= {f"{held.key}/rank{self._rank}": held.value() for held in self._held()}
         return made | {f"{e.key}/rank{self._rank}": e.view.clone() for e in self._entries() if e.view.numel()}
 
     def read(self, saved: Saved) -> Read:
         """Raise ExchangeError (RX0606) where the state does not fit."""
         entries = list(self._entries())
-        self._refuse_strangers(saved, {e.key for e in entries})
+        self._refuse_strangers(saved, {e.key for e in entries} | set(self._relayed(saved.workers)))
         tensors = [(e.view, self._value(saved, e)) for e in entries if e.view.numel()]
+        for held in self._held():
+            tensors += held.split(_held_value(saved, held))
         return Read(tensors, [(cohort, _saved_numbers(saved, cohort)) for cohort in self._programs.cohorts])
 
     def load(self, read: Read) -> None:
@@ -91,14 +97,24 @@ class ProgramState:
                 for parameter in site.members:
                     yield from _entries(site, parameter)
 
+    def _held(self) -> Iterator[HeldEntry]:
+        for cohort in self._programs.cohorts:
+            yield from held_entries(cohort, self._programs.traffic)
+
+    def _relayed(self, workers: int) -> Iterator[str]:
+        """The keys that any of `workers` has of its neighbours."""
+        for site in (site for cohort in self._programs.cohorts for site in cohort.sites):
+            for number in relays_of(site):
+                yield from (key_of(number, peer, p.name) for peer in range(workers) for p in site.members)
+
     def _value(self, saved: Saved, entry: _Entry) -> torch.Tensor:
         parameter = entry.parameter
         if entry.transfer < 0:
             body = self._manifest.bodies[entry.site.bucket.body]
             return saved.mean(entry.key, entry.view.numel(), body.agreement == "replicated")
-        if not entry.owner:
-            return saved.worker(entry.key, parameter)
         exchange = entry.site.program.transfers[entry.transfer].exchange
+        if not entry.owner:
+            return saved.worker(entry.key, parameter, kept_parts(exchange, parameter, self._workers, self._rank))
         here = residual_of(exchange, parameter, self._workers, self._rank).owner
         shares = [residual_of(exchange, parameter, saved.workers, rank).owner for rank in range(saved.workers)]
         return saved.owner(entry.key, parameter, here, shares)
@@ -109,6 +125,13 @@ class ProgramState:
             kind, base = key.partition("/")[0], key.rpartition("/")[0]
             if kind in OF_PROGRAMS and base not in known and not key.startswith(controls):
                 raise another_plan(f"{key}, for which this plan has no place")
+
+
+def _held_value(saved: Saved, held: HeldEntry) -> torch.Tensor:
+    """Among another number of workers, relays begin anew: all of what is under way, values and counts alike."""
+    if saved.same:
+        return saved.own(held.key, held.elements)
+    return torch.zeros(held.elements, dtype=held.parts[0].dtype)
 
 
 def _entries(site: Site, parameter: Parameter) -> Iterator[_Entry]:

@@ -233,7 +233,9 @@ class Relaxed:
         """Flat scalars. Bytes are this worker's; `*_seconds` are sums since attach: exchange under way, kernels at
         work, and exposed, which is what the loop waited. `exchanges` counts those of gradients, with which
         `predicted_bytes_per_iteration` goes, and `jobs` those of programs. `predicted_bytes` is what the plan says that
-        all of them have sent. `staleness` counts iterations."""
+        all of them have sent. `trips` counts the blocks for which a codec's guard did not hold, which were sent to this
+        worker once more, in full; its own such messages are in `bytes_sent`, and not predicted. `staleness` counts
+        iterations."""
         return stats_of(self._attached)
 
     def residual_norms(self) -> dict[str, float]:

@@ -27,7 +27,7 @@ def stats_of(attached: Attached) -> dict[str, float | int]:
 
 def _with_programs(stats: dict[str, Any], programs: Programs) -> dict[str, Any]:
     counters = programs.operations.counters()
-    for key in ("bytes_sent", "exchange_seconds", "kernel_seconds", "exposed_seconds"):
+    for key in ("bytes_sent", "exchange_seconds", "kernel_seconds", "exposed_seconds", "trips"):
         stats[key] += counters[key]
     return {
         **stats,

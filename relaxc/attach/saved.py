@@ -3,39 +3,61 @@ changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from relaxc.errors import ExchangeError
+from relaxc.schedule.keepers import Part
 from relaxc.wire.parameters import Parameter
+
+MACHINES = "machines"
+"""Of a state: the workers of a machine, in each hierarchy."""
 
 
 class Saved:
-    """`workers` are those that saved it. What is missing or of another size raises ExchangeError (RX0606)."""
+    """`workers` are those that saved it; `machines` are the workers of a machine, by hierarchy, now. What is missing or
+    of another size raises ExchangeError (RX0606)."""
 
-    def __init__(self, state: Mapping[str, Any], rank: int, workers: int) -> None:
+    def __init__(self, state: Mapping[str, Any], rank: int, workers: int, machines: list[int]) -> None:
         self.workers = int(state["workers"])
         self.state = state
-        self._rank, self._now = rank, workers
+        self._rank, self._now, self._machines = rank, workers, machines
 
     @property
     def same(self) -> bool:
         return self.workers == self._now
 
+    @property
+    def _same_machines(self) -> bool:
+        saved = self.state.get(MACHINES)
+        return (saved.tolist() if isinstance(saved, torch.Tensor) else []) == self._machines
+
     def own(self, key: str, elements: int) -> torch.Tensor:
         return self.of(key, self._rank, elements)
 
-    def worker(self, key: str, parameter: Parameter) -> torch.Tensor:
-        """A worker's losses: of another number of workers, such that their mean stays."""
-        if self.same:
+    def worker(self, key: str, parameter: Parameter, parts: Sequence[Part] | None) -> torch.Tensor:
+        """A worker's losses: of another number of workers, such that their mean stays. `parts` are those that it keeps
+        where others keep others."""
+        if self.same and (parts is None or self._same_machines):
             return self.own(key, parameter.elements)
+        if parts is not None:
+            return self._dealt(key, parameter, parts)
         total = sum(
             (self.of(key, old, parameter.elements) for old in range(self._rank, self.workers, self._now)),
             torch.zeros(parameter.elements, dtype=_real(parameter)),
         )
         return total * (self._now / self.workers)
+
+    def _dealt(self, key: str, parameter: Parameter, parts: Iterable[Part]) -> torch.Tensor:
+        """What all had, dealt to who keeps it now."""
+        made = torch.zeros(parameter.elements, dtype=_real(parameter))
+        total = sum((self.of(key, old, parameter.elements) for old in range(self.workers)), torch.zeros_like(made))
+        for part in parts:
+            here = slice(part.first, part.end)
+            made[here] = total[here] * (self._now / self.workers / part.keepers)
+        return made
 
     def owner(
         self, key: str, parameter: Parameter, wanted: tuple[int, int], shares: Iterable[tuple[int, int]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from relaxc.attach.calls import Copies, Site, coding_call, reads_optimizer
+from relaxc.attach.calls import CODEC_STATE, Copies, Site, coding_call, in_message, reads_optimizer
 from relaxc.attach.engine import runtime_piece
 from relaxc.attach.low_rank import LowRank
 from relaxc.attach.partners import Meeting
@@ -206,8 +206,14 @@ def _queue_call(site: Site, number: int, copy: int, action: Action, held: Sequen
     assert kernel is not None
     plan = site.kernel(exchange.kernels, kernel.name)
     residual = site.memory.residuals[number]
+    inputs = [held[i] for i in action.inputs]
+    sums = in_message(site.runtime, inputs.pop(), action.ranges, site.bucket.dtype) if kernel.reads_sum else {}
 
     def find(name: str, range: Range) -> Any:
+        if name == "sum":
+            return sums[range]
+        if name.startswith(CODEC_STATE):
+            return site.codec_state(name, number, range)
         flat = site.memory.slots[number][copy] if name == "value" else None
         if name == "residual":
             flat = residual.owner if kernel.owner else residual.worker
@@ -217,5 +223,4 @@ def _queue_call(site: Site, number: int, copy: int, action: Action, held: Sequen
     segments = site.segments(plan, action.ranges, find)
     output = held[action.buffer] if action.buffer >= 0 else None
     label = f"relaxc::{kernel.label}/bucket{site.number}"
-    inputs = [held[i] for i in action.inputs]
     return site.operations.call(plan.symbol, label, segments, inputs, output, exchange.place, kernel.owner)

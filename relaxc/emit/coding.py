@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relaxc.emit.arithmetic import Arithmetic
+from relaxc.emit.operands import Operands
 from relaxc.emit.section import Builder
 from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Expression, Read, Send
 from relaxc.wire.layout import WireType
@@ -13,9 +14,14 @@ LARGEST = 2.0**127
 """A constant up to here is finite in f32, too."""
 
 
-def encoded(builder: Builder, codec: Codec, real: str, value: int) -> int:
-    """Store the fields of the code of `value`; return what its maker decodes. `real` is the arithmetic's type."""
-    scope = Arithmetic(builder, {"x": value})
+STATE = "codec."
+"""Begins the name of the operand that is a codec's state."""
+
+
+def encoded(builder: Builder, codec: Codec, real: str, value: int, operands: Operands) -> int:
+    """Store the fields of the code of `value`; return what its maker decodes. `real` is the arithmetic's type;
+    `operands` of the kernel, for the codec's states."""
+    scope = Arithmetic(builder, {"x": value, "index": _index(builder), **_states(builder, codec, operands)})
     for step in codec.steps:
         if isinstance(step, CodecLet):
             scope.names[step.name] = scope.value(step.value)
@@ -44,7 +50,38 @@ def _sent(builder: Builder, wire: WireType, real: str, value: int, number: int) 
 def decoded(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
     """The value of a message, from its fields and the lets that the receiver can evaluate too; `near` gives the
     receiver's own value, for a codec that reads it."""
-    scope = Arithmetic(builder, {})
+    return _received(builder, codec, near).number(codec.receive)
+
+
+def _states(builder: Builder, codec: Codec, operands: Operands) -> dict[str, int]:
+    return {name: operands.load(builder, STATE + name, "block") for name, _ in codec.states}
+
+
+def tripped(builder: Builder, codec: Codec, near: Callable[[], int], operands: Operands) -> int:
+    """A truth per block: the guard does not hold. Store what states become."""
+    if codec.guard is None:
+        raise TypeError("a codec without a guard checks nothing")
+    scope = _received(builder, codec, near)
+    before = _states(builder, codec, operands)
+    scope.names |= before
+    for let in codec.guard.lets:
+        scope.names[let.name] = scope.value(let.value)
+        builder.name(scope.names[let.name], let.name)
+    held = scope.truth(codec.guard.holds)
+    for update in codec.guard.updates:
+        value = finite_or(builder, scope.number(update.value), before[update.name])
+        scope.names[update.name] = value
+        operands.store(builder, STATE + update.name, "block", value)
+    return builder.add("not", held)
+
+
+def _index(builder: Builder) -> int:
+    return builder.add("index", per_element=True)
+
+
+def _received(builder: Builder, codec: Codec, near: Callable[[], int]) -> Arithmetic:
+    """What a receiver has."""
+    scope = Arithmetic(builder, {"index": _index(builder)})
     for step in codec.steps:
         if isinstance(step, Send):
             per_element = codec.layout.fields[step.field].per_element
@@ -56,7 +93,7 @@ def decoded(builder: Builder, codec: Codec, near: Callable[[], int]) -> int:
             scope.names.pop(step.name, None)
     if codec.near is not None:
         scope.names[codec.near] = near()
-    return scope.number(codec.receive)
+    return scope
 
 
 def _readable(e: Expression, names: dict[str, int]) -> bool:

@@ -20,6 +20,7 @@ from relaxc import resources
 from relaxc.emit import cpu_costs
 from relaxc.emit.arithmetic import PLAIN
 from relaxc.emit.kernel import BlockKernel, Operand, Section, Store, Value
+from relaxc.emit.operands import ONE
 from relaxc.emit.stages import Loop, Staged
 from relaxc.wire.layout import Field
 
@@ -113,7 +114,7 @@ class _Array:
 
     @property
     def element(self) -> str:
-        at = "[0]" if self.operand.type == "cell" else "[i]"
+        at = "[0]" if self.operand.type in ONE else "[i]"
         return f"{self.name}{'_wide' if self.wide else ''}{at}"
 
     @property
@@ -163,6 +164,8 @@ class _View:
         self.averages = any(v.op == "average" for v in values)
         self.dithers = any(v.op == "dither" for v in values)
         self.weighs = any(v.op == "weight" for v in values)
+        self.nears = [self.arrays[int(v.detail or 0)] for v in values if v.op == "near"][:1]
+        self.counts = bool(self.nears) or any(s.target == "trip" for s in kernel.main.stores)
         self.given = sorted({int(v.detail or 0) for v in values if v.op == "given"})
         self.cells = any(a.stored and a.operand.type == "cell" for a in self.arrays)
         self.places: dict[str, int] = {}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxc.emit.kernel import Section
+from relaxc.emit.kernel import REDUCTIONS, Section
 from relaxc.emit.stages import needed, roots
 
-FREE = frozenset({"operand", "total", "constant"})
+FREE = frozenset({"operand", "total", "constant", "near"})
 DEAR = {"divide": 5, "over": 5, "sqrt": 5, "dither": 20, "exp": 50, "log": 50, "log2": 50, "power": 50}
 """In additions, about; what is not named here costs one."""
 AGAIN = 2
@@ -18,11 +18,30 @@ AGAIN = 2
 
 def scratch(section: Section) -> frozenset[int]:
     found: set[int] = set()
+    for stage in range(section.stages):
+        for value in _shared_in(section, stage):
+            if _cost(section, value, found) > AGAIN:
+                found.add(value)
     for stage in range(1, section.stages):
         for value in _carried_into(section, stage):
             if _cost(section, value, found) > AGAIN:
                 found.add(value)
     return frozenset(found)
+
+
+def _shared_in(section: Section, stage: int) -> Iterator[int]:
+    """Values of a stage that its run in any order computes, and its run that adds up in order uses directly."""
+    values = section.values
+    reduced = [v for v in values if v.op in REDUCTIONS and v.stage == stage + 1]
+    sums = [v.arguments[0] for v in reduced if v.op == "reduce_sum"]
+    stores = [s.value for s in section.stores if s.per_element and s.stage == stage]
+    others = [v.arguments[0] for v in reduced if v.op != "reduce_sum"] + stores
+    computed = {n for n in needed(section, others, stage) if values[n].stage == stage}
+    used = set(sums)
+    for number in needed(section, sums, stage):
+        if number not in computed:
+            used |= set(values[number].arguments)
+    yield from sorted(computed & used)
 
 
 def _carried_into(section: Section, stage: int) -> Iterator[int]:

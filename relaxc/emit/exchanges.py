@@ -44,7 +44,7 @@ def slot_exchange(transfer: Transfer, kernels: Kernels) -> ExchangePlan:
 def _kernels(exchange: Exchange, coded: bool) -> tuple[Kernel, ...]:
     if exchange.codec is None:
         return ()
-    return kernels_of(exchange.kind, exchange.route, exchange.feedback, coded)
+    return kernels_of(exchange.kind, exchange.route, exchange.feedback, coded, exchange.codec.guard is not None)
 
 
 def _exchange(
@@ -66,10 +66,10 @@ def _exchange(
 
 def _kernel_type(kernel: Kernel, dtype: str) -> str:
     """A kernel that touches no tensor depends on the arithmetic type alone."""
-    return dtype if kernel.tensor or kernel.decodes else real_of(dtype)
+    return dtype if kernel.tensor or kernel.decodes or kernel.checks else real_of(dtype)
 
 
 def _codec(codec: Codec) -> CodecPlan:
     layout = codec.layout
     fields = tuple(FieldPlan(f.name, f.wire.kind, f.wire.bits, f.per_element) for f in layout.fields)
-    return CodecPlan(codec.text, layout.unit, layout.block, fields)
+    return CodecPlan(codec.text, layout.unit, layout.block, fields, codec.guard is not None, codec.states)

@@ -14,7 +14,7 @@ from relaxc.emit.section import Builder
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.paths import Fragment, PathBody, Store
 from relaxc.wire.layout import Field
-from relaxc.wire.routes import gathers
+from relaxc.wire.routes import WEIGHTED, gathers
 
 BLOCK = 512
 """Of a fragment without a codec: no byte depends on it."""
@@ -109,10 +109,10 @@ class _Fusing:
             raise TypeError("a fragment that reads `coded` sends nothing")
         value = self.local.number(self.fragment.value)
         if self.transfer.exchange.feedback == "none":
-            return encoded(self.builder, self.codec, real_of(self.dtype), value)
+            return encoded(self.builder, self.codec, real_of(self.dtype), value, self.scope.operands)
         before = self.scope.operands.load(self.builder, RESIDUAL, "real")
         self.put = value = self.builder.add("add", value, before)
-        code = encoded(self.builder, self.codec, real_of(self.dtype), value)
+        code = encoded(self.builder, self.codec, real_of(self.dtype), value, self.scope.operands)
         self.scope.operands.store(self.builder, RESIDUAL, "real", remembered(self.builder, value, code, before))
         return code
 
@@ -134,7 +134,7 @@ class _Fusing:
         return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded)
 
     def gather(self) -> Section:
-        return gathered(self.codec, self.exchange.kind == "mix", self.near)
+        return gathered(self.codec, self.exchange.kind in WEIGHTED, self.near)
 
     def near(self, builder: Builder) -> int:
         """What this worker put into its own code."""

@@ -13,6 +13,8 @@ Operations, with `a`, `b` as arguments (a *truth* is a comparison's result, else
     constant                   the number `detail`, folded in f64
     given                      number `detail` of the call's, rounded once
     count, average             of a block's elements; 1 / workers
+    index                      an element's number in its block
+    near                       what the input at hand is decoded near to: values of the call's, else operand `detail`
     operand                    operand `detail`: loaded per element, or a cell's one element
     total, weight              the sum of the decoded inputs; what the input at hand is multiplied by
     field                      what was received as field `detail` (per element or per block)
@@ -62,7 +64,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `value` in stage `stage` to `target`: field `number` of the output, operand `number`, or total."""
+    """Write `value` in stage `stage` to `target`: field `number` of the output, operand `number`, total, or trip, the
+    byte of this block in an output that has one for each."""
 
     target: str
     value: int
@@ -108,14 +111,14 @@ def _line(number: int, value: Value) -> str:
 
 
 def _target(store: Store) -> str:
-    name = store.target if store.target == "total" else f"{store.target} {store.number}"
+    name = store.target if store.target in ("total", "trip") else f"{store.target} {store.number}"
     return name + ("[i]" if store.per_element else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """`type` is tensor (the parameter's own type), real (the arithmetic's), or cell (one number of that type for a
-    parameter)."""
+    """`type` is tensor (the parameter's own type), real (the arithmetic's), cell (one number of that type for a
+    parameter) or block (one for each block)."""
 
     name: str = field(compare=False)
     type: str

@@ -22,7 +22,7 @@ def types_of(body: PathBody) -> dict[str, str]:
     types = {"weight": "tensor", "grad": "tensor"}
     types |= {s.name: _type(s.shape) for s in body.states if s.shape != "number"}
     types |= {f"kept.{n}": _type(kept.shape) for n, kept in enumerate(body.kept)}
-    return types | {f"slot.{n}": "real" for n in range(len(body.transfers))}
+    return types | {f"slot.{n}": _type(transfer.shape) for n, transfer in enumerate(body.transfers)}
 
 
 def _type(shape: str) -> str:

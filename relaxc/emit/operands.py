@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from relaxc.emit.kernel import Operand
 from relaxc.emit.section import Builder
 
+ONE = ("cell", "block")
+"""Types of which a block sees one number."""
+
 
 @dataclass
 class Operands:
@@ -17,12 +20,12 @@ class Operands:
         return list(self.found).index(name)
 
     def load(self, builder: Builder, name: str, type: str) -> int:
-        value = builder.add("operand", detail=self.number(name, type), per_element=type != "cell")
+        value = builder.add("operand", detail=self.number(name, type), per_element=type not in ONE)
         builder.name(value, name)
         return value
 
     def store(self, builder: Builder, name: str, type: str, value: int) -> None:
-        builder.store("operand", value, type != "cell", self.number(name, type))
+        builder.store("operand", value, type not in ONE, self.number(name, type))
 
     @property
     def all(self) -> tuple[Operand, ...]:

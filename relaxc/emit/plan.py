@@ -41,6 +41,9 @@ class BodyFacts(Protocol):
     @property
     def staleness(self) -> int: ...
 
+    @property
+    def above(self) -> float: ...
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -95,6 +98,7 @@ def _body(body: PathBody, facts: BodyFacts, kernels: Kernels) -> BodyPlan:
         program=program_plan(body, kernels) if body.paths else None,
         agreement=facts.agreement,
         staleness=facts.staleness,
+        above=facts.above,
     )
 
 

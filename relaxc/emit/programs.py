@@ -55,7 +55,7 @@ def _control(entry: Guard | SetNumber) -> ControlPlan:
 
 def _transfer(transfer: Transfer, kernels: Kernels) -> TransferPlan:
     exchange = slot_exchange(transfer, kernels)
-    return TransferPlan(exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies)
+    return TransferPlan(exchange, transfer.leaves, transfer.lands, transfer.block, transfer.copies, transfer.shape)
 
 
 def _path(path: Path) -> PathPlan:

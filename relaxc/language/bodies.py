@@ -345,6 +345,7 @@ HELP = {
 }
 HINTS = {
     "mix": "write mix(weight, ring)",
+    "push": "write push(weight, ring)",
     "encode": "write encode(weight, 8bit)",
     "delay": "write delay(x, 2)",
     "mean": "write mean(grad)",

@@ -43,12 +43,15 @@ class _Codec:
     report: Report
     entries: dict[str, Entry] = field(default_factory=dict)
     has_per: bool = False
+    received: bool = False
+    """Whether `receive` stands above: what follows is the receiver's."""
 
     def check(self) -> None:
         parameters = self.definition.parameters
         spans = parameter_spans(parameters)
         self.entries = {p.name: Entry("parameter", span) for p, span in zip(parameters, spans, strict=True)}
         self.entries["x"] = Entry("input", self.definition.span)
+        self.entries["index"] = Entry("input", self.definition.span)
         before = self.report.mistakes
         self.whole()
         for statement in self.definition.body:
@@ -66,10 +69,37 @@ class _Codec:
             self.report.error("RX0230", f"{shown} sends nothing", span, help="write send level: uint(8) = ...")
         self.once(receives, "receive")
         self.once([s for s in body if isinstance(s, syntax.Per)], "per")
-        if receives and body[-1] is not receives[-1]:
-            self.report.error("RX0230", "a statement behind `receive`", body[-1].span, "", "write `receive` last")
+        guards = [s for s in body if isinstance(s, syntax.Guard)]
+        self.once(guards, "guard")
+        if receives:
+            self.behind(body[body.index(receives[-1]) + 1 :], bool(guards))
+        for state in [s for s in body if isinstance(s, syntax.State) and not guards]:
+            self.report.error("RX0368", "a state in a codec without a guard", state.span, "nothing would change it",
+                              "write a guard, or a number in its place")  # fmt: skip
+        for guard in guards:
+            self.guarded(guard, any(s.near is not None for s in receives))
 
-    def once(self, found: list[syntax.Receive] | list[syntax.Per], word: str) -> None:
+    def behind(self, rest: tuple[syntax.CodecStatement, ...], guarded: bool) -> None:
+        """Behind `receive` there is a guard and the lets that it reads, or nothing."""
+        if rest and not guarded:
+            self.report.error("RX0230", "a statement behind `receive`", rest[-1].span, "", "write `receive` last")
+        elif guarded and not any(isinstance(s, syntax.Guard) for s in rest):
+            last = self.definition.body[-1]
+            self.report.error("RX0230", "a statement behind `guard`", last.span, "", "write `guard` behind `receive`")
+        for s in rest if guarded else ():
+            if not isinstance(s, syntax.Let | syntax.Guard | syntax.Assign):
+                self.report.error("RX0230", "a statement behind `receive`", s.span, "",
+                                  "only `let`, `guard` and new values of states stand there")  # fmt: skip
+
+    def guarded(self, guard: syntax.Guard, near: bool) -> None:
+        if not near:
+            self.report.error("RX0367", "a guard in a codec that decodes without a value of one's own", guard.span, "",
+                              "write `receive near y = ...`, or leave the guard out")  # fmt: skip
+        if not any(isinstance(s, syntax.Per) for s in self.definition.body):
+            self.report.error("RX0230", "nothing says what the guard reaches over", guard.span,
+                              help="begin with per block(512) or per tensor")  # fmt: skip
+
+    def once(self, found: list[syntax.Receive] | list[syntax.Per] | list[syntax.Guard], word: str) -> None:
         for again in found[1:]:
             first = Label(found[0].span, "the first")
             self.report.error("RX0230", f"a second `{word}`", again.span, "", "delete one of the two", [first])
@@ -87,6 +117,8 @@ class _Codec:
                 self.per(s)
             case syntax.Let():
                 self.expression(s.value)
+                if self.received:
+                    self.without_input(s.value)
                 self.define(s, "let", "let")
             case syntax.Send():
                 self.expression(s.value)
@@ -94,9 +126,19 @@ class _Codec:
                 self.define(s, "send", "field")
             case syntax.Receive():
                 self.receive(s)
+                self.received = True
+            case syntax.Guard():
+                self.expression(s.value)
+                self.without_input(s.value)
+            case syntax.State():
+                if s.value is not None:
+                    self.constant(s.value)
+                self.define(s, "state", "state")
+            case syntax.Assign():
+                self.assign(s)
 
     def per(self, s: syntax.Per) -> None:
-        if any(entry.what in ("let", "field") for entry in self.entries.values()):
+        if any(entry.what in ("let", "field", "state") for entry in self.entries.values()):
             self.report.error("RX0230", "`per` behind other statements", s.span, help="write it first")
         self.has_per = True
         if s.unit not in BLOCK_UNITS:
@@ -141,12 +183,23 @@ class _Codec:
             span = Span(s.span.source, start, start + len(s.near))
             self.new(s.near, span, "own value")
         self.expression(s.value)
-        for part in parts(s.value):
+        self.without_input(s.value)
+
+    def assign(self, s: syntax.Assign) -> None:
+        entry = self.entries.get(s.name)
+        if entry is None or entry.what != "state" or s.operator != "=" or not self.received:
+            help_ = "behind `receive` a state of the codec gets a new value: state reach = 0 ... reach = ..."
+            self.report.error("RX0230", "not a statement of a codec here", s.span, "", help_)
+        self.expression(s.value)
+        self.without_input(s.value)
+
+    def without_input(self, e: syntax.Expression) -> None:
+        for part in parts(e):
             if isinstance(part, syntax.Name) and part.name == "x":
                 help_ = "it has what was sent, and parameters; its own value is `y` in `receive near y`"
                 self.report.error("RX0234", "the receiver has no `x`", part.span, help=help_)
 
-    def define(self, s: syntax.Let | syntax.Send, keyword: str, what: str) -> None:
+    def define(self, s: syntax.Let | syntax.Send | syntax.State, keyword: str, what: str) -> None:
         self.new(s.name, name_span(s, keyword), what)
 
     def new(self, name: str, span: Span, what: str) -> None:

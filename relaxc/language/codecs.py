@@ -23,6 +23,9 @@ BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
 }
 """What 1bit, 2bit, 4bit and 8bit stand for."""
 
+AUTO = "auto"
+"""For a number of a codec with states: it is 0 in its body, which chooses one then."""
+
 WIDEST = 8
 """Bits of the widest field of whole numbers."""
 
@@ -117,6 +120,9 @@ def _arguments(
     kinds = kinds_of(definition)
     values: dict[str, Value | None] = {}
     for name, written in _bound(definition, given, keywords, e, report):
+        if kinds[name] == "number" and _follows(definition, written):
+            values[name] = AUTO
+            continue
         values[name] = READ[kinds[name]](definition.name, written, report)
     for parameter in definition.parameters:
         if parameter.name not in values:
@@ -124,6 +130,12 @@ def _arguments(
     if report.mistakes > before:
         return None
     return tuple((p.name, value) for p in definition.parameters if (value := values[p.name]) is not None)
+
+
+def _follows(definition: syntax.Codec, written: syntax.Expression) -> bool:
+    """Whether a number is left to the codec, which has states to find it by."""
+    stated = any(isinstance(s, syntax.State) for s in definition.body)
+    return stated and isinstance(written, syntax.Name) and written.name == AUTO
 
 
 def _bound(
@@ -191,7 +203,7 @@ def _special(s: syntax.CodecStatement) -> Iterator[tuple[str, syntax.Expression 
         case syntax.Send():
             yield "width", s.wire.width
             yield from _roundings(s.value)
-        case syntax.Let() | syntax.Receive():
+        case syntax.Let() | syntax.Receive() | syntax.Guard() | syntax.Assign():
             yield from _roundings(s.value)
 
 

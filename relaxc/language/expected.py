@@ -10,7 +10,7 @@ GROUPS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"RELAX", "PARAM", "ALGORITHM", "CODEC", "CLUSTER"}), "a statement such as `relax gradients`"),
     (frozenset({"NUMBER", "QUANTITY", "STRING", "NAME", "LPAR", "MINUS"}), "a value"),
     (frozenset({"STATE", "LET", "AFTER", "NAME"}), "a statement"),
-    (frozenset({"SEND", "PER", "RECEIVE", "LET"}), "`send`, `let`, `per` or `receive`"),
+    (frozenset({"SEND", "PER", "RECEIVE", "LET", "GUARD", "STATE", "NAME"}), "`send`, `let` or another statement"),
     (frozenset({"PLUS", "STAR", "CIRCUMFLEX"}), "an operator"),
     (frozenset({"PLUS", "MINUS"}), "an operator"),
     (frozenset({"OR"}), "an operator"),

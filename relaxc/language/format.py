@@ -250,14 +250,16 @@ def _codec_statement(s: syntax.CodecStatement) -> str:
     match s:
         case syntax.Per():
             return f"per {s.unit}" + ("" if s.size is None else f"({expression(s.size)})")
-        case syntax.Let():
-            return _let(s)
+        case syntax.Let() | syntax.State() | syntax.Assign():
+            return _simple(s)
         case syntax.Send():
             width = "" if s.wire.width is None else f"({expression(s.wire.width)})"
             return f"send {s.name}: {s.wire.name}{width} = {expression(s.value)}"
         case syntax.Receive():
             near = "" if s.near is None else f" near {s.near}"
             return f"receive{near} = {expression(s.value)}"
+        case syntax.Guard():
+            return f"guard = {expression(s.value)}"
 
 
 # --- comments and blank lines

@@ -13,16 +13,19 @@ from relaxc.language.codecs import codec
 from relaxc.language.functions import PERIODS
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.spec import Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
+from relaxc.language.spec import AUTO, Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
 from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.topology.topology import Topology
-from relaxc.wire.routes import ROUTES
+from relaxc.wire.routes import ROUTES, hierarchy_of
 
+HIERARCHY = "hierarchy"
 MAX_DELAY = 1000
 MAX_PERIOD = 10**9
+IN_PLACE_OF_AUTO = 0.5
+"""While a spec is checked; lowering knows the codec."""
 
 
 @dataclass(slots=True)
@@ -77,10 +80,32 @@ class Reader:
         return None if value is None else topologies.plain(value, self.report)
 
     def _wrapped(self, e: syntax.Name | syntax.Call) -> Topology | None:
+        if topologies.name_of(e) == HIERARCHY:
+            return self._machines(e)
         if not topologies.is_known(e, self.report) or (written := topologies.inner(e, self.report)) is None:
             return None
         made = self.topology(written)
+        if made is not None and made.name == HIERARCHY:
+            help_ = "put hierarchy outside: hierarchy(lazy(ring), inner = 4)"
+            self.report.error("RX0360", f"`{_shown(e)}` would take machines apart", e.span, help=help_)
+            return None
         return None if made is None else Topology(topologies.name_of(e), (made,))
+
+    def _machines(self, e: syntax.Name | syntax.Call) -> Topology | None:
+        """hierarchy(T) or hierarchy(T, inner = n)."""
+        example = "hierarchy(ring, inner = 4)"
+        if not isinstance(e, syntax.Call) or len(e.arguments) != 1:
+            message = f"`{_shown(e)}` does not say how machines mix"
+            self.report.error("RX0360", message, e.span, "a mix takes their topology", f"write {example}")
+            return None
+        inner = self._inner(e, example, 1) if e.keywords else None
+        made = self.topology(e.arguments[0])
+        if made is None or (e.keywords and inner is None):
+            return None
+        if made.name == HIERARCHY:
+            self.report.error("RX0360", "a hierarchy of hierarchies", e.span, help=f"write {example}")
+            return None
+        return Topology(HIERARCHY, (made,) if inner is None else (made, inner))
 
     def feedback(self, e: syntax.Expression) -> Feedback | None:
         if isinstance(argument := self._argument(e, "feedback"), Argument):
@@ -91,7 +116,27 @@ class Reader:
     def route(self, e: syntax.Expression) -> str | None:
         if isinstance(argument := self._argument(e, "route"), Argument):
             return argument.value if isinstance(argument.value, str) else None
-        return self._word(e, tuple(ROUTES), "RX0206", "route")
+        value = self._folded(e)
+        if isinstance(value, syntax.Call) and value.function == HIERARCHY:
+            inner = self._inner(value, "hierarchy(inner = 4)", 0)
+            return None if inner is None else hierarchy_of(inner)
+        return None if value is None else self._word(value, tuple(ROUTES), "RX0206", "route")
+
+    def _inner(self, e: syntax.Call, example: str, arguments: int) -> int | None:
+        """The workers of a machine, which a hierarchy's only keyword gives."""
+        if len(e.arguments) != arguments or [k.name for k in e.keywords] != ["inner"]:
+            help_ = f"write {example}, or leave out `inner`: it is LOCAL_WORLD_SIZE then"
+            self.report.error("RX0360", f"`{_shown(e)}` is no hierarchy", e.span, help=help_)
+            return None
+        value = e.keywords[0].value
+        number = self.number(value)
+        if number is None:
+            return None
+        if not isinstance(number, int) or number < 1:
+            message = f"a machine with {_shown(value)} workers"
+            self.report.error("RX0361", message, value.span, "not a whole number from 1 up", f"write {example}")
+            return None
+        return number
 
     def period(self, e: syntax.Expression) -> Period | None:
         """Of a clause or of the default of a parameter: its number is a constant."""
@@ -171,10 +216,13 @@ class Reader:
             return None
         return int(number)
 
-    def number(self, e: syntax.Expression) -> int | float | None:
+    def number(self, e: syntax.Expression) -> int | float | str | None:
+        """An argument may be `auto`, which stays."""
         value = self._folded(e)
         if value is None:
             return None
+        if isinstance(value, syntax.Name) and value.name == AUTO:
+            return AUTO
         number = numeric(value)
         if number is None:
             self.report.error("RX0209", f"`{_shown(value)}` is not a number", value.span, _what(value, self.names),
@@ -238,6 +286,8 @@ def no_condition(shown: str, span: Span, report: Report) -> None:
 def _constant(argument: Argument) -> syntax.Expression | None:
     """A parameter in arithmetic; None for one that is no number."""
     value = argument.value
+    if argument.kind == "number" and value == AUTO:
+        return constant(IN_PLACE_OF_AUTO, argument.span)
     if isinstance(value, Period) and value.how == "number":
         return value.value
     if argument.kind in ("number", "delay") and isinstance(value, int | float):

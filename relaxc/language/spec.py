@@ -22,6 +22,9 @@ class Feedback(StrEnum):
     BOTH = "both"
 
 
+AUTO = "auto"
+"""Of a number: for lowering to choose, by the codec."""
+
 Value = int | float | str
 """An argument of a codec, or a param; a string is a bare name such as `stochastic`, or an expression's text."""
 

@@ -186,7 +186,12 @@ class Receive(Node):
     value: Expression
 
 
-CodecStatement = Per | Let | Send | Receive
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Guard(Node):
+    value: Expression
+
+
+CodecStatement = Per | State | Let | Send | Receive | Guard | Assign
 
 
 # --- items of a file

@@ -11,9 +11,13 @@ from relaxc.language.source import Source, decode
 from relaxc.language.unbuilt import refuse
 from relaxc.language.vocabulary import TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
-from relaxc.topology.topology import Topology
+from relaxc.topology.topology import OF_A_FILE, Topology
 from relaxc.wire.routes import ROUTES
 
+LINES = {
+    "edges": "write an edge a line, and its weight if you like: 0 1 0.25",
+    "arrows": "write an arrow a line, sender and receiver, and the sender's weight if you like: 0 1 0.25",
+}
 EXAMPLE = "write a topology such as ring, torus or lazy(ring)"
 
 
@@ -23,8 +27,8 @@ def plain(e: syntax.Expression, report: Report) -> Topology | None:
         if not isinstance(e, syntax.Name | syntax.Call):
             report.error("RX0212", f"`{_shown(e)}` is not a topology", e.span, help=EXAMPLE)
         return None
-    if name_of(e) == "edges":
-        return _edges(e, report)
+    if name_of(e) in OF_A_FILE:
+        return _of_a_file(e, report)
     if isinstance(e, syntax.Call) and (e.arguments or e.keywords):
         report.error("RX0107", f"too many arguments for {e.function}", e.span, f"{e.function} takes no arguments")
         return None
@@ -57,19 +61,20 @@ def inner(e: syntax.Name | syntax.Call, report: Report) -> syntax.Expression | N
     return None
 
 
-# --- the file of edges
+# --- a file of edges or arrows
 
 
-def _edges(e: syntax.Name | syntax.Call, report: Report) -> Topology | None:
+def _of_a_file(e: syntax.Name | syntax.Call, report: Report) -> Topology | None:
     arguments = e.arguments if isinstance(e, syntax.Call) and not e.keywords else ()
     if len(arguments) != 1 or not isinstance(arguments[0], syntax.String):
-        report.error("RX0107", "`edges` takes the name of a file", e.span, help='write edges("links.txt")')
+        name = name_of(e)
+        report.error("RX0107", f"`{name}` takes the name of a file", e.span, help=f'write {name}("links.txt")')
         return None
-    text = _text(arguments[0], e.span.source, report)
-    return None if text is None else _of_text(text, arguments[0], report)
+    text = _text(name_of(e), arguments[0], e.span.source, report)
+    return None if text is None else _of_text(name_of(e), text, arguments[0], report)
 
 
-def _text(name: syntax.String, source: Source, report: Report) -> str | None:
+def _text(kind: str, name: syntax.String, source: Source, report: Report) -> str | None:
     path = Path(source.name).parent / name.value
     try:
         if path.is_file() or not path.exists():
@@ -77,19 +82,20 @@ def _text(name: syntax.String, source: Source, report: Report) -> str | None:
         reason = "not a file"  # a device may have no end
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
-    report.error("RX0213", f"can't read the edges in {clipped(name.value)!r}: {reason}", name.span,
+    report.error("RX0213", f"can't read the {kind} in {clipped(name.value)!r}: {reason}", name.span,
                  help="its name is relative to the folder of the spec")  # fmt: skip
     return None
 
 
-def _of_text(text: str, name: syntax.String, report: Report) -> Topology | None:
+def _of_text(kind: str, text: str, name: syntax.String, report: Report) -> Topology | None:
+    from relaxc.topology.arrows import arrows_of_text
     from relaxc.topology.edges import EdgesError, edges_of_text
 
     try:
-        return Topology("edges", edges_of_text(text))
+        return Topology(kind, edges_of_text(text) if kind == "edges" else arrows_of_text(text))
     except EdgesError as error:
         message = f"line {error.line} of {clipped(name.value)!r}: {clipped(error.message, 100)}"
-        report.error("RX0213", message, name.span, help="write an edge a line, and its weight if you like: 0 1 0.25")
+        report.error("RX0213", message, name.span, help=LINES[kind])
         return None
 
 

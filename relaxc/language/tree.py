@@ -146,6 +146,9 @@ class Builder:
         near = node.children[2].text if node.children[1].text == "near" else None
         return syntax.Receive(self.span(node), near, self.only(node))
 
+    def guard(self, node: Concrete) -> syntax.Guard:
+        return syntax.Guard(self.span(node), self.only(node))
+
     # --- items
 
     def parameter(self, node: Concrete) -> syntax.Parameter:

@@ -6,9 +6,7 @@ from relaxc.language.report import Report
 from relaxc.language.source import Span
 
 CODECS = "this version has codecs of blocks: 8bit, 4bit, 2bit, 1bit, and those in specs/codecs/"
-ROUTES = "use all or ring"
 NUMBER = "write a number of iterations: 1"
-DIRECTED = "use mix, with a topology whose links go both ways"
 TOPOLOGIES = "use a topology whose partners are known in advance, such as random_pairs"
 
 UNBUILT = {
@@ -17,13 +15,9 @@ UNBUILT = {
     "codec randomk": ("the codec randomk", CODECS),
     "codec dct": ("the codec dct", CODECS),
     "codec auto": ("choosing a codec automatically", CODECS),
-    "route hierarchy": ("the route hierarchy", ROUTES),
-    "topology hierarchy": ("the topology hierarchy", "use ring, torus or exponential"),
     "topology ready_pairs": ("pairing those who are ready", TOPOLOGIES),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
     "delay async": ("an asynchronous delay", NUMBER),
-    "function push": ("push", DIRECTED),
-    "function relay": ("relay", DIRECTED),
 }
 
 

@@ -10,15 +10,14 @@ QUANTITIES = ("gradients", "weights", "updates", "momentum")
 FIELDS = ("name", "ndim", "numel", "dtype")
 """What a selector tests."""
 DTYPES = ("f16", "bf16", "f32", "f64")
-ALL_ROUTES = (*ROUTES, "hierarchy")
-TOPOLOGIES = (*kinds.TOPOLOGIES, "ready_pairs", "hierarchy")
+TOPOLOGIES = (*kinds.TOPOLOGIES, "ready_pairs")
 WRAPPERS = (*(name for name, kind in kinds.TOPOLOGIES.items() if kind.wraps), "ready_pairs")
 """Topologies made of another."""
 FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")
 READABLE = ("weight", "grad", "lr", "t", "workers", "rank")
 """What every expression of an algorithm may name."""
-SCOPE = (*READABLE, "optimizer", "x")
+SCOPE = (*READABLE, "optimizer", "x", "index")
 BLOCK_UNITS = ("block", "tensor", "chunk")
 """What a codec can be `per`."""
 ROUTE_NAMES = tuple(ROUTES)
@@ -30,7 +29,7 @@ NOT_RESERVED = {"own"}
 """`own` is only ever called, and what is one's own is worth that name."""
 
 BUILT_IN = frozenset(
-    {*FIELDS, *DTYPES, *ALL_ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *PERIODS, "async",
+    {*FIELDS, *DTYPES, *ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *PERIODS, "async",
      *CODEC_WORDS, *BUILT_IN_CODECS} - NOT_RESERVED
 )  # fmt: skip
 """Quantities are not among them: they stand where no other name can. Nor are codecs: those are the library's."""

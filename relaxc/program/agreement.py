@@ -30,6 +30,7 @@ from relaxc.program.ir import (
     Statement,
     Step,
 )  # fmt: skip
+from relaxc.wire.routes import NEIGHBOURLY
 
 
 class Agreement(IntEnum):
@@ -87,8 +88,11 @@ def phases_of(statements: tuple[Statement, ...]) -> tuple[str, ...]:
 
 
 def _settled(body: Body, phase: str, names: Names, found: Agreements) -> Names:
-    """What holds after any number of iterations in `phase`, entered with `names`."""
+    """What holds after any number of iterations in `phase`, entered with `names`. Of `after_runs` only the last pass
+    counts: in those before, names that are local may still be replicated."""
+    earlier = found.after_runs
     while True:
+        found.after_runs = earlier
         run = _Run(phase, dict(names), found)
         run.names["grad"] = LOCAL
         run.statements(body.statements, STATIC, top=True)
@@ -173,7 +177,7 @@ def agreement_of(e: Expression, names: Mapping[str, Agreement]) -> Agreement:
         case Encode(value=value, codec=codec):
             return LOCAL if codec.dithers else agreement_of(value, names)
         case Exchange(kind=kind):
-            return LOCAL if kind == "mix" else REPLICATED
+            return LOCAL if kind in NEIGHBOURLY else REPLICATED
     return max((agreement_of(part, names) for part in _parts(e)), default=STATIC)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
+from relaxc.language.codecs import AUTO
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
 from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
 from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
 from relaxc.language.words import did_you_mean
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Read, Reduce, Send
+from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send, within
 from relaxc.wire import numbers
 from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
 
@@ -44,17 +45,22 @@ class _Lowering:
     has_per: bool = False
     steps: list[CodecLet | Send] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
-    varies: dict[str, bool] = field(default_factory=lambda: {"x": True})
+    varies: dict[str, bool] = field(default_factory=lambda: {"x": True, "index": True})
     """The names in scope, and whether each differs from element to element."""
     constants: dict[str, Constant] = field(default_factory=dict)
     """The lets that are constants: no step is made of them."""
-    received: set[str] = field(default_factory=set)
+    received: set[str] = field(default_factory=lambda: {"index"})
     """The names that the receiver has too: fields, and lets that read only what it has."""
     taken: dict[str, str] = field(default_factory=dict)
     """What each name is: a let, a field."""
     receive: Expression | None = None
     near: str | None = None
     dithers: bool = False
+    found: list[CodecLet] = field(default_factory=list)
+    """The lets behind `receive`, for the guard."""
+    guard: Guard | None = None
+    states: dict[str, float] = field(default_factory=dict)
+    updates: list[CodecLet] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.arguments = dict(self.use.arguments)
@@ -67,7 +73,40 @@ class _Lowering:
             raise SpecError(self.mistakes)
         assert self.receive is not None
         layout = Layout(self.block, tuple(self.fields), self.unit)
-        return Codec(str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near)
+        guard, states = self.kept()
+        return Codec(
+            str(self.use), layout, tuple(self.steps), self.receive, self.dithers, self.near, guard, states
+        )  # fmt: skip
+
+    def kept(self) -> tuple[Guard | None, tuple[tuple[str, float], ...]]:
+        """The guard and the states; without states that nothing sent depends on, and what is only for them."""
+        if self.guard is None:
+            return None, ()
+        lets = self.lets_for((self.guard.holds,))
+        used = self.used({name for e in (self.receive, self.guard.holds, *(let.value for let in lets)) if e is not None
+                          for name in _reads(e)})  # fmt: skip
+        if not used & set(self.states):
+            self.steps = [s for s in self.steps if isinstance(s, Send) or s.name in used]
+            return replace(self.guard, lets=lets), ()
+        lets = self.lets_for((self.guard.holds, *(u.value for u in self.updates)))
+        return Guard(lets, self.guard.holds, tuple(self.updates)), tuple(self.states.items())
+
+    def used(self, names: set[str]) -> set[str]:
+        """All that is read to send, and for what a receiver reads."""
+        for step in reversed(self.steps):
+            if isinstance(step, Send) or step.name in names:
+                names |= _reads(step.value)
+        return names
+
+    def lets_for(self, read: Iterable[Expression]) -> tuple[CodecLet, ...]:
+        """The lets behind `receive` that these need."""
+        names = {name for e in read for name in _reads(e)}
+        needed: list[CodecLet] = []
+        for let in reversed(self.found):
+            if let.name in names:
+                names |= _reads(let.value)
+                needed.insert(0, let)
+        return tuple(needed)
 
     def whole(self) -> None:
         """What can be said of the body without its expressions."""
@@ -76,7 +115,7 @@ class _Lowering:
             self.report(_Mistake("RX0230", span, f"codec {name} has no `receive`", "write receive = ..."))
         if not any(isinstance(s, syntax.Send) for s in body):
             self.report(_Mistake("RX0230", span, f"codec {name} sends nothing", "write send NAME: TYPE = ..."))
-        for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per")):
+        for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per"), (syntax.Guard, "guard")):
             for again in [s for s in body if isinstance(s, kind)][1:]:
                 self.report(_Mistake("RX0230", again.span, f"a second `{word}`", "keep one of them"))
 
@@ -107,6 +146,12 @@ class _Lowering:
                 self.send(statement)
             case syntax.Receive():
                 self.receives(statement)
+            case syntax.Guard():
+                self.guards(statement)
+            case syntax.State():
+                self.state(statement)
+            case syntax.Assign():
+                self.assign(statement)
 
     # --- statements
 
@@ -139,8 +184,10 @@ class _Lowering:
         if isinstance(value, Constant):
             self.constants[let.name] = value
             return
-        self.bind(let.name, value, received=self.missing(value) is None)
-        self.steps.append(CodecLet(let.name, value))
+        if self.receive is not None:
+            self.has(value, let.span, blocks=True)
+        self.bind(let.name, value, received=self.receive is not None or self.missing(value) is None)
+        (self.steps if self.receive is None else self.found).append(CodecLet(let.name, value))
 
     def send(self, send: syntax.Send) -> None:
         self.named(send.name, send.span, "field")
@@ -158,10 +205,39 @@ class _Lowering:
             self.received.add(statement.near)
         self.has_per = True  # a reduction here is a mistake of another kind
         value = self.expression(statement.value)
-        if missing := self.missing(value):
-            help = "it has what was sent, parameters, and lets that read nothing else"
-            raise _Mistake("RX0234", statement.span, f"the receiver has no {missing}", help)
+        self.has(value, statement.span)
         self.receive = value
+        self.received |= set(self.states)
+
+    def state(self, statement: syntax.State) -> None:
+        self.named(statement.name, statement.span, "state")
+        self.states[statement.name] = 0.0 if statement.value is None else self.constant(statement.value)
+        self.varies[statement.name] = False
+
+    def assign(self, statement: syntax.Assign) -> None:
+        value = self.expression(statement.value)
+        self.has(value, statement.span, blocks=True)
+        if self.per_element(value) and not self.mistakes:
+            raise _Mistake("RX0232", statement.span, "a state that differs from element to element", "take max or mean")
+        self.updates.append(CodecLet(statement.name, value))
+
+    def guards(self, statement: syntax.Guard) -> None:
+        value = self.expression(statement.value)
+        self.has(value, statement.span, blocks=True)
+        if self.per_element(value) and not self.mistakes:
+            help = "say it of the whole block: max(abs(x)) < 1, or a sum"
+            raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
+        lets = self.lets_for((value,))
+        if {name for e in (value, *(let.value for let in lets)) for name in _reads(e)} & set(self.states):
+            help = "compare what was sent with what is found: then nobody's history matters"
+            raise _Mistake("RX0368", statement.span, "a guard that depends on a state", help)
+        self.guard = Guard((), value)
+
+    def has(self, value: Expression, span: Span, blocks: bool = False) -> None:
+        """`blocks`: the receiver has the whole block by then, and can reduce over it."""
+        if missing := self.missing(value, blocks):
+            help = "it has what was sent, parameters, and lets that read nothing else"
+            raise _Mistake("RX0234", span, f"the receiver has no {missing}", help)
 
     def named(self, name: str, span: Span, kind: str) -> None:
         """A field may have the name of a let before it; no other name stands for two things."""
@@ -177,13 +253,15 @@ class _Lowering:
         self.varies[name] = self.per_element(value)
         (self.received.add if received else self.received.discard)(name)
 
-    def missing(self, e: Expression) -> str | None:
+    def missing(self, e: Expression, blocks: bool = False) -> str | None:
         """The first thing in `e` that a receiver does not have."""
         match e:
             case Read(name=name):
                 return None if name in self.received else f"`{name}`"
             case Apply(arguments=arguments):
-                return next(filter(None, map(self.missing, arguments)), None)
+                return next(filter(None, (self.missing(a, blocks) for a in arguments)), None)
+            case Reduce(argument=argument) if blocks:
+                return self.missing(argument, blocks)
             case Reduce(function=function):
                 return f"block to take {function} of"
             case Dither():
@@ -250,6 +328,8 @@ class _Lowering:
         if e.name in self.varies:
             return Read(e.name, e.span)
         value = self.arguments.get(e.name)
+        if value == AUTO:
+            return Constant(0.0)
         if isinstance(value, str):
             raise _Mistake("RX0231", e.span, f"`{e.name}` is the word {value}, not a number")
         if value is None:
@@ -314,6 +394,10 @@ class _Lowering:
     def dither(self, argument: Expression) -> Expression:
         self.dithers = True
         return Dither(argument)
+
+
+def _reads(e: Expression) -> set[str]:
+    return {part.name for part in within(e) if isinstance(part, Read)}
 
 
 def fold(function: str, arguments: tuple[Expression, ...], span: Span | None = None) -> Expression:

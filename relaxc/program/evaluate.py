@@ -9,6 +9,7 @@ x / 0 = 0. On the wire:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,19 +22,45 @@ from relaxc.wire.layout import Field, WireType, parts
 
 Keys = tuple[int, int]
 NO_KEYS: Keys = (0, 0)
+States = dict[str, Array]
+"""Of one encoder and parameter: a number for each block."""
 
 
-def encode(codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0) -> bytes:
+def encode(codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0, states: States | None = None) -> bytes:
     """The message of `value` (f32 or f64, one dimension), a run that starts at element `first` of its parameter.
 
     `first` is a block border; `keys` are wire/dither.parameter_keys. With a layout per tensor or chunk the run is one
-    block.
+    block. `states` are the encoder's, by default as they begin.
     """
-    message = b""
+    message, block = b"", codec.layout.block_of(value.size)
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(value, codec.layout.block_of(value.size)):
-            message += _Blocks(codec, rows.shape, value.dtype, keys, first + start).encode(rows).tobytes()
+        for rows, start in _blocks(value, block):
+            blocks = _Blocks(codec, rows.shape, value.dtype, keys, first + start)
+            message += blocks.encode(rows, _rows_of(codec, states, start // block, rows)).tobytes()
     return message
+
+
+def follow(codec: Codec, message: bytes, near: Array, states: States) -> None:
+    """Give a receiver's states what they become with a message of another worker."""
+    block = codec.layout.block_of(near.size)
+    if codec.guard is None or not codec.states:
+        return
+    with np.errstate(all="ignore"):
+        for blocks, received, own in _received(codec, message, near, near):
+            assert own is not None
+            held = _rows_of(codec, states, (blocks.first + block - 1) // block, own)
+            for name, value in blocks.followed(received, own, held).items():
+                held[name][:] = np.where(np.isfinite(value), value, held[name])
+
+
+def _rows_of(codec: Codec, states: States | None, first: int, rows: Array) -> States:
+    """Views of the states of some blocks, a row each; what is not there yet begins."""
+    states, count = {} if states is None else states, rows.shape[0]
+    for name, value in codec.states:
+        held = states.get(name, np.zeros(0, rows.dtype))
+        if held.size < first + count:
+            states[name] = np.concatenate([held, np.full(first + count - held.size, value, rows.dtype)])
+    return {name: states[name][first : first + count].reshape(-1, 1) for name, _ in codec.states}
 
 
 def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array | None = None) -> Array:
@@ -41,17 +68,42 @@ def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array |
 
     `near` has as many, the receiver's own: for a codec with `receive near`.
     """
-    received = np.frombuffer(message, np.uint8)
     out = np.empty(elements, real)
-    block, size = codec.layout.block_of(elements), out.itemsize
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(out, block):
-            at = start // block * codec.layout.block_bytes(block, size)
-            end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
-            blocks = _Blocks(codec, rows.shape, out.dtype, NO_KEYS, start)
-            own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
-            rows[:] = blocks.decode(received[at:end].reshape(rows.shape[0], -1), own)
+        for (rows, _), (blocks, received, own) in zip(
+            _blocks(out, codec.layout.block_of(elements)), _received(codec, message, out, near), strict=True
+        ):
+            rows[:] = blocks.decode(received, own)
     return out
+
+
+def _received(
+    codec: Codec, message: bytes, like: Array, near: Array | None = None
+) -> Iterator[tuple[_Blocks, Array, Array | None]]:
+    """The blocks of a message of values `like` these, with their bytes, a row each, and the receiver's own values."""
+    received, block, size = np.frombuffer(message, np.uint8), codec.layout.block_of(like.size), like.itemsize
+    for rows, start in _blocks(like, block):
+        at = start // block * codec.layout.block_bytes(block, size)
+        end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
+        own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
+        blocks = _Blocks(codec, rows.shape, like.dtype, NO_KEYS, start)
+        yield blocks, received[at:end].reshape(rows.shape[0], -1), own
+
+
+def trusted(codec: Codec, message: bytes, near: Array) -> Array:
+    """For each block of `message` whether a receiver with `near` decodes it rightly, as the codec's guard says."""
+    with np.errstate(all="ignore"):
+        found = [blocks.holds(rows, own) for blocks, rows, own in _received(codec, message, near, near)]
+    return np.concatenate([f.ravel() for f in found]) if found else np.zeros(0, bool)
+
+
+def nearest(codec: Codec, message: bytes, near: Array, put: Array) -> Array:
+    """What `message` is decoded near to: a receiver's own value, and in blocks whose guard does not hold what the
+    sender put in."""
+    if codec.guard is None:
+        return near
+    block = codec.layout.block_of(near.size)
+    return np.where(np.repeat(trusted(codec, message, near), block)[: near.size], near, put)
 
 
 def round_to(value: Array, dtype: str) -> Array:
@@ -77,8 +129,8 @@ class _Blocks:
     keys: Keys
     first: int
 
-    def encode(self, rows: Array) -> Array:
-        self.names: dict[str, Array] = {"x": rows}
+    def encode(self, rows: Array, states: States) -> Array:
+        self.names: dict[str, Array] = {"x": rows, "index": self.index(), **states}
         sent: list[Array] = []
         for step in self.codec.steps:
             value = self.value(step.value)
@@ -91,7 +143,30 @@ class _Blocks:
         return np.concatenate(sent, axis=1)
 
     def decode(self, messages: Array, near: Array | None) -> Array:
-        self.names = {}
+        self.receive(messages, near)
+        return self.value(self.codec.receive)
+
+    def holds(self, messages: Array, near: Array | None, states: States | None = None) -> Array:
+        """The guard's truth, a row for each block."""
+        assert self.codec.guard is not None
+        self.receive(messages, near)
+        self.names |= states or {name: np.full((1, 1), value, self.real) for name, value in self.codec.states}
+        for let in self.codec.guard.lets:
+            self.names[let.name] = self.value(let.value)
+        return self.spread(self.value(self.codec.guard.holds) != 0, False)
+
+    def followed(self, messages: Array, near: Array | None, states: States) -> States:
+        """The new values of the states."""
+        assert self.codec.guard is not None
+        self.holds(messages, near, states)
+        new = {}
+        for update in self.codec.guard.updates:
+            new[update.name] = self.names[update.name] = self.spread(self.value(update.value), False)
+        return new
+
+    def receive(self, messages: Array, near: Array | None) -> None:
+        """Bind what a receiver has."""
+        self.names = {"index": self.index()}
         at = 0
         for step in self.codec.steps:
             if isinstance(step, Send):
@@ -106,7 +181,9 @@ class _Blocks:
         if self.codec.near is not None:
             assert near is not None, "this codec decodes next to the receiver's own value"
             self.names[self.codec.near] = near
-        return self.value(self.codec.receive)
+
+    def index(self) -> Array:
+        return np.broadcast_to(np.arange(self.shape[1]).astype(self.real), self.shape)
 
     def items(self, field: Field) -> int:
         return self.shape[1] if field.per_element else 1

@@ -2,40 +2,47 @@
 
 By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
-is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. A mix, and a mean or sum of a
-code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for a mix each times its
-weight. A codec with `near` decodes next to what the receiver put into its own code. A loss is kept only where it is
-finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the arithmetic type.
+is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. In a hierarchy leaders encode those
+of their machines, with their own r, and owners sum in the order of machines; on one machine nothing is encoded. A mix,
+and a mean or sum of a code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for
+a mix or push each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss
+is kept only where it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the
+arithmetic type. What a relay means is in relays.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import decode, encode
+from relaxc.program.evaluate import States, decode, encode, follow, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.low_rank import run_low_rank
+from relaxc.program.relays import Held, Relay
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
-    ROUTES,
+    NEIGHBOURLY,
     Kernel,
     Message,
     Move,
     Phase,
     Receive,
+    Route,
     Run,
     Send,
     gather_phases,
     gathers,
+    held_from,
     kernels_of,
+    relay_phases,
+    route_of,
 )
 
 NOBODY = -1
@@ -46,40 +53,51 @@ Row = Sequence[tuple[int, float]]
 @dataclass
 class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
-    element). `factor` is the Q of an exchange of low rank."""
+    element). Their codecs' states, by worker. `factor` is the Q of an exchange of low rank."""
 
     worker: list[Array]
     owner: Array
+    states: list[States] = field(default_factory=list)
     factor: Array | None = None
 
     @classmethod
     def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
         real = real_type(parameter)
-        return cls([np.zeros(parameter.elements, real) for _ in range(workers)], np.zeros(parameter.elements, real))
+        losses = [np.zeros(parameter.elements, real) for _ in range(workers)]
+        return cls(losses, np.zeros(parameter.elements, real), [{} for _ in range(workers)])
 
 
 def real_type(parameter: Parameter) -> np.dtype[Any]:
     return np.dtype(np.float64 if parameter.dtype == "f64" else np.float32)
 
 
+def cell_of(parameter: Parameter) -> Parameter:
+    """What stands for a parameter where one number of it is exchanged."""
+    return replace(parameter, shape=())
+
+
 @dataclass(frozen=True)
 class Code:
-    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it."""
+    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it. `states` are those of
+    its codec, which what it receives will change."""
 
     codec: Codec
     put: Array
     message: bytes
+    states: States = field(default_factory=dict, compare=False)
 
     def decoded(self, near: Array | None = None) -> Array:
         """Next to `near`, by default what was put into this very code."""
-        return decode(self.codec, self.message, self.put.size, self.put.dtype, self.put if near is None else near)
+        near = self.put if near is None else nearest(self.codec, self.message, near, self.put)
+        return decode(self.codec, self.message, self.put.size, self.put.dtype, near)
 
 
 @dataclass
 class Occurrence:
-    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes. `rows` are the
-    weights of a mix, for each worker. `present[w]` is false where worker w has no gradient: it contributes zeros and
-    its residual waits."""
+    """An exchange of one parameter in one iteration. `values` are the workers', tensors or codes; of a cell, tensors of
+    one element, and `parameter` is its cell_of. `rows` are the weights of a mix or push, for each worker. `present[w]`
+    is false where worker w has no gradient: it contributes zeros and its residual waits. `held` is a relay's, and
+    changes."""
 
     exchange: Exchange
     values: Sequence[Array | Code]
@@ -89,6 +107,7 @@ class Occurrence:
     iteration: int
     rows: Sequence[Row] | None = None
     present: Sequence[bool] | None = None
+    held: Held | None = None
 
     @property
     def workers(self) -> int:
@@ -115,10 +134,29 @@ class Occurrence:
         """Whether it is an all-reduce of numbers."""
         return not self.gathers and self.exchange.codec is None
 
+    @property
+    def relays(self) -> bool:
+        return self.exchange.kind == "relay"
+
+    @property
+    def relay(self) -> Relay:
+        assert self.held is not None, "a relay without memory"
+        neighbours = [[peer for peer, _ in self.row(w) if peer != w] for w in range(self.workers)]
+        return Relay([self.tensor(w) for w in range(self.workers)], neighbours, self.held)
+
     def tensor(self, worker: int) -> Array:
         value = self.values[worker]
         assert not isinstance(value, Code)
         return value
+
+    @property
+    def route(self) -> Route:
+        return route_of(self.exchange.route)
+
+    @property
+    def within_a_machine(self) -> bool:
+        """Whether the route encodes nothing."""
+        return not self.gathers and self.route.roundings(self.workers) == 0
 
     def chunk(self, owner: int) -> slice:
         parameter = self.parameter
@@ -146,13 +184,14 @@ class Occurrence:
 
     def encoded(self, value: Array, at: slice, worker: int, keeps: bool) -> Code:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
+        states = {} if worker == NOBODY else self.residuals.states[worker]
         if not keeps:
-            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         loss = self.residuals.owner[at] if worker == NOBODY else self.residuals.worker[worker][at]
         waits = worker != NOBODY and self.present is not None and not self.present[worker]
         with np.errstate(all="ignore"):
             value = value if waits else value + loss
-        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start))
+        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
         with np.errstate(all="ignore"):
             lost = value - code.decoded()
         if not waits:
@@ -172,16 +211,18 @@ def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter:
 
 def run_exchange(this: Occurrence) -> list[Array]:
     """What each worker receives."""
+    if this.relays:
+        return this.relay.run()
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
     if this.exchange.rank:
         return run_low_rank(this)
-    if this.plain:
+    if this.plain or this.within_a_machine:
         return [_plain(this)] * this.workers
     assert this.codec.near is None, "a codec that decodes next to one's own value gives everyone another result"
     result = np.zeros_like(this.tensor(0))
-    one = {"all": _by_owner, "ring": _by_hops}[this.exchange.route]
+    one = {"all": _by_owner, "ring": _by_hops, "hierarchy": _by_machines}[this.route.name]
     for owner in range(this.workers):
         at = this.chunk(owner)
         if at.stop > at.start:
@@ -190,6 +231,9 @@ def run_exchange(this: Occurrence) -> list[Array]:
 
 
 def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
+    for peer, _ in this.row(worker):
+        if peer != worker:
+            follow(this.codec, codes[peer].message, codes[worker].put, codes[worker].states)
     terms = [
         codes[peer].decoded(codes[worker].put) * codes[worker].put.dtype.type(weight)
         for peer, weight in this.row(worker)
@@ -199,10 +243,16 @@ def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
 
 def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
+        total = _added(terms)
+        return this.divided(total) if this.exchange.kind == "mean" else total
+
+
+def _added(terms: Sequence[Array]) -> Array:
+    with np.errstate(all="ignore"):
         total = terms[0]
         for term in terms[1:]:
             total = total + term
-        return this.divided(total) if this.exchange.kind == "mean" else total
+        return total
 
 
 def _plain(this: Occurrence) -> Array:
@@ -212,6 +262,15 @@ def _plain(this: Occurrence) -> Array:
 def _by_owner(this: Occurrence, owner: int, at: slice) -> bytes:
     feedback = this.exchange.feedback
     codes = [this.encoded(this.tensor(w)[at], at, w, feedback != "none") for w in range(this.workers)]
+    return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
+
+
+def _by_machines(this: Occurrence, owner: int, at: slice) -> bytes:
+    feedback, inner = this.exchange.feedback, this.route.inner
+    codes = []
+    for first in range(0, this.workers, inner):
+        total = _added([this.tensor(w)[at] for w in range(first, first + inner)])
+        codes.append(this.encoded(total, at, first + owner % inner, feedback != "none"))
     return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
 
 
@@ -243,7 +302,9 @@ def run_messages(this: Occurrence) -> list[Array]:
             while queue and mover.move(queue[0], mail):
                 queue.pop(0)
     results = [mover.result for mover in world]
-    same = this.exchange.kind != "mix" and this.codec.near is None
+    for mover in world if this.relays else ():
+        mover.keep()
+    same = this.exchange.kind not in NEIGHBOURLY and this.codec.near is None
     assert not same or len({r.tobytes() for r in results}) == 1, "workers end with different bits"
     return results
 
@@ -260,21 +321,45 @@ class _Mover:
         self.held: dict[tuple[int, Message], bytes] = {}
         self.result = np.zeros(this.parameter.elements, real_type(this.parameter))
         self.put: Array | None = None
+        self.states: States = {}
         self.kernels = {k.name: k for k in self._kernels()}
+        if this.relays:
+            self.recall()
 
     def _kernels(self) -> tuple[Kernel, ...]:
         exchange = self.this.exchange
-        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded)
+        return kernels_of(exchange.kind, exchange.route, exchange.feedback, self.this.coded, self.guarded)
+
+    def recall(self) -> None:
+        self.result[:] = self.this.tensor(self.rank)
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
+            held = relay.heard(self.rank, peer)
+            self.held[self.rank, held_from(peer)] = encode(self.this.codec, held, (0, 0))
+
+    def keep(self) -> None:
+        relay = self.this.relay
+        for peer in relay.neighbours[self.rank]:
+            message = self.held[self.rank, held_from(peer)]
+            relay.held[self.rank][peer] = self.this.decoded(message, slice(0, self.result.size))
 
     def phases(self) -> tuple[Phase, ...]:
+        if self.this.relays:
+            return relay_phases(self.rank, self.this.relay.neighbours[self.rank])
         if not self.this.gathers:
-            return ROUTES[self.this.exchange.route].phases(self.rank, self.this.workers)
+            return self.this.route.phases(self.rank, self.this.workers)
         heard = [peer for peer, _ in self.this.row(self.rank) if peer != self.rank]
         hearing = [w for w in range(self.this.workers) if w != self.rank and self.rank in dict(self.this.row(w))]
-        return gather_phases(self.rank, heard, hearing)
+        return gather_phases(self.rank, heard, hearing, self.guarded)
+
+    @property
+    def guarded(self) -> bool:
+        return self.this.codec.guard is not None
 
     def move(self, move: Move, mail: Mail) -> bool:
         match move:
+            case Send(message=Message(what="values") as message, peer=peer):
+                mail[self.rank, peer, message] = self.values(peer)
             case Send(message=message, made_by=made_by, peer=peer):
                 mail[self.rank, peer, message] = self.held[made_by, message]
             case Receive(message=message, made_by=made_by, peer=peer):
@@ -286,7 +371,8 @@ class _Mover:
         return True
 
     def chunk(self, number: int) -> slice:
-        return slice(0, self.result.size) if self.this.gathers else self.this.chunk(number)
+        whole = self.this.gathers or self.this.relays
+        return slice(0, self.result.size) if whole else self.this.chunk(number)
 
     def run(self, run: Run, kernel: Kernel) -> None:
         at = self.chunk(run.chunk)
@@ -295,6 +381,11 @@ class _Mover:
                 self.held[self.rank, run.output] = b""
         elif kernel.decodes:
             self.result[at] = self.value(run, kernel, at)
+        elif kernel.checks:
+            assert run.output is not None and self.put is not None
+            held = trusted(self.this.codec, self.held[run.inputs[0]], self.put)
+            self.held[self.rank, run.output] = (~held).astype(np.uint8).tobytes()
+            follow(self.this.codec, self.held[run.inputs[0]], self.put, self.states)
         else:
             assert run.output is not None
             self.held[self.rank, run.output] = self.encoded(run, kernel, at)
@@ -302,21 +393,44 @@ class _Mover:
     def encoded(self, run: Run, kernel: Kernel, at: slice) -> bytes:
         if self.this.gathers:
             code = self.this.contribution(self.rank)
-            self.put = code.put
+            self.put, self.states = code.put, code.states
             return code.message
+        if kernel.makes_exact:
+            return encode(EXACT, self.value(run, kernel, at))
         worker = NOBODY if kernel.owner else self.rank
         return self.this.encoded(self.value(run, kernel, at), at, worker, kernel.residual).message
 
+    def tripped(self, maker: int, about: int) -> Array:
+        """Which elements are in a block that has tripped."""
+        trips = np.frombuffer(self.held[maker, Message(about, 0, "trips")], np.uint8) != 0
+        size = self.result.size
+        return np.asarray(np.repeat(trips, self.this.codec.layout.block_of(size))[:size])
+
+    def values(self, peer: int) -> bytes:
+        assert self.put is not None
+        return self.put[self.tripped(peer, self.rank)].tobytes() if self.put.size else b""
+
+    def near(self, values: tuple[int, Message] | None) -> Array | None:
+        """What a code is decoded near to: this worker's own value, but for the values that it was sent."""
+        if values is None:
+            return self.put
+        assert self.put is not None
+        own = self.put.copy()
+        own[self.tripped(self.rank, values[0])] = np.frombuffer(self.held[values], own.dtype)
+        return own
+
     def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
         real = self.result.dtype.type
-        terms = [decode(self.this.codec, self.held[k], at.stop - at.start, real, self.put) for k in run.inputs]
+        codec = EXACT if kernel.takes_exact else self.this.codec
+        near = [self.near(values) for values in run.near] or [self.put] * len(run.inputs)
+        terms = [
+            decode(codec, self.held[k], at.stop - at.start, real, own) for k, own in zip(run.inputs, near, strict=True)
+        ]
         if kernel.weighted:
             weights = dict(self.this.row(self.rank))
             terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]
         if kernel.tensor:
             terms.append(self.this.tensor(self.rank)[at])
+        total = _added(terms)
         with np.errstate(all="ignore"):
-            total = terms[0]
-            for term in terms[1:]:
-                total = total + term
             return self.this.divided(total) if kernel.averages else total

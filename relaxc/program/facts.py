@@ -7,17 +7,20 @@ from dataclasses import dataclass
 
 from relaxc.program.agreement import agreements_of
 from relaxc.program.ir import After, Assign, Body, Every, Let, Phase, Read, Statement, flattened, within
+from relaxc.program.settling import lowest
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """`agreement` is what weights are at the end of an iteration, at worst: replicated (the same bits on all workers),
     runs (the same after each run of a block), or local. `by_phase` tells it of each phase, by name. `staleness` is the
-    largest number of iterations between a value and its use."""
+    largest number of iterations between a value and its use. `above`: disagreements die out in the eigenvectors of W
+    whose eigenvalues are above it (settling.lowest)."""
 
     agreement: str
     by_phase: tuple[tuple[str, str], ...]
     staleness: int
+    above: float = -1.0
 
     @property
     def consensus(self) -> bool:
@@ -28,7 +31,13 @@ class Facts:
 def facts_of(body: Body) -> Facts:
     found = agreements_of(body)
     by_phase = tuple((name, str(agreement)) for name, agreement in found.weight.items())
-    return Facts(found.word, by_phase, staleness(body))
+    return Facts(found.word, by_phase, staleness(body), _above(body))
+
+
+def _above(body: Body) -> float:
+    """-1 where it can't be said: W = -1 there swaps values for ever."""
+    found = lowest(body)
+    return -1.0 if found is None else found
 
 
 def staleness(body: Body) -> int:

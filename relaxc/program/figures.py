@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from math import isqrt
 
 from relaxc.program.codec import EXACT
@@ -27,15 +28,33 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import PathBody
-from relaxc.topology.kinds import period
+from relaxc.program.shapes import Shape, form_of, forms_of
+from relaxc.topology.kinds import located as located_topology
+from relaxc.topology.kinds import machine_size, period
+from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
+from relaxc.wire.layout import EXACT as PLAIN
+from relaxc.wire.layout import Layout
 from relaxc.wire.low_rank import factors_of
-from relaxc.wire.routes import GATHER_ALL_STORY, GATHER_STORY, ROUTES, WHEN, gathers
+from relaxc.wire.routes import (
+    GATHER_ALL_STORY,
+    GATHER_STORY,
+    GUARDED_STORY,
+    NEIGHBOURLY,
+    RELAY_STORY,
+    WHEN,
+    Route,
+    gathers,
+    located,
+    route_of,
+)
 
 MILLION = 1_000_000
 REAL_BYTES = 4
 SEED = 0
 GATHERED = "each worker adds up its own numbers and its neighbours' in rank order with their weights"
+KEPT_BY_A_RELAY = 3
+"""Messages for each neighbour: the one to it, the one from it, and that of the time before."""
 ROUNDS_SAMPLED = 64
 """Rounds over which the messages of a topology without a pattern are averaged."""
 
@@ -46,18 +65,26 @@ ROUNDS_SAMPLED = 64
 @dataclass(frozen=True, slots=True)
 class Sent:
     """An exchange, the codec of what it sends (None for plain numbers), whether that is a code, and in which share of
-    the iterations it runs (None where that is computed while training)."""
+    the iterations it runs (None where that is computed while training). Of a `cell`, one number for each parameter is
+    sent, which counts as nothing beside a million elements."""
 
     exchange: Exchange
     codec: Codec | None
     coded: bool
     share: float | None
+    cell: bool = False
 
 
 def sent_in(body: Body, phase: str) -> tuple[Sent, ...]:
     """The exchanges of a body while one of its phases is on, in the order in which they leave."""
+    return tuple(_sent_in(body, 1.0, phase))
+
+
+def _sent_in(body: Body, share: float | None, phase: str | None) -> Iterator[Sent]:
     lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    return tuple(_sent(body.statements, lets, 1.0, phase))
+    forms = forms_of(body)
+    for sent in _sent(body.statements, lets, share, phase):
+        yield replace(sent, cell=form_of(sent.exchange, forms).shape is Shape.CELL)
 
 
 def _sent(
@@ -93,15 +120,82 @@ def all_exchanges(body: Body) -> tuple[Exchange, ...]:
 def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     """Payload that a worker sends each time for f32 parameters of `elements` in all, the mean over workers and rounds.
     An all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
+    if sent.cell:
+        return 0
     if sent.codec is None:
         summed = factor_elements(sent.exchange.rank, elements) if sent.exchange.rank else elements
         return 2 * (workers - 1) / workers * summed * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
-    if sent.exchange.kind == "mix":
-        return messages(sent.exchange, workers) * code
+    if _nearby(sent):
+        return messages(sent.exchange, workers) * (code + _answer(sent.codec, elements))
     if sent.coded:
         return (workers - 1) * code
-    return ROUTES[sent.exchange.route].sends(workers) * code / workers
+    return sum(travelled(sent, workers, elements).values())
+
+
+def travelled(sent: Sent, workers: int, elements: int = MILLION) -> dict[bool, float]:
+    """Of a mean or sum on a route, by whether it leaves the machine: bytes that a worker sends, the mean over
+    workers."""
+    assert sent.codec is not None
+    size = {exact: _layout(sent.codec, exact).bytes_of(elements, REAL_BYTES) for exact in (False, True)}
+    found = {False: 0.0, True: 0.0}
+    for (exact, across), chunks in figured(sent.exchange.route, workers).sends(workers).items():
+        found[across] += chunks * size[exact] / workers**2
+    return found
+
+
+def _layout(codec: Codec, exact: bool) -> Layout:
+    return PLAIN if exact else codec.layout
+
+
+def assumed(workers: int) -> int:
+    """The workers of a machine where that is left open: two machines, or one for each of an odd number of workers."""
+    return workers // 2 if workers % 2 == 0 else 1
+
+
+def taken(topology: Topology, workers: int) -> Topology:
+    return located_topology(topology, assumed(workers))
+
+
+def figured(route: str, workers: int) -> Route:
+    return route_of(located(route, assumed(workers)))
+
+
+def machines(body: Body, workers: int) -> dict[int, tuple[float, float]]:
+    """By the workers of a machine: bytes that a worker sends across and within machines, each time, in all exchanges
+    that know any."""
+    found: dict[int, tuple[float, float]] = {}
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    for sent in _sent(body.statements, lets, None, None):
+        mixes = sent.exchange.topology is not None
+        if (inner := _inner(sent.exchange, workers)) is not None and (mixes or not sent.coded):
+            far, near = found.get(inner, (0.0, 0.0))
+            bytes = _mixed(sent, workers, inner) if mixes else travelled(sent, workers)
+            found[inner] = far + bytes[True], near + bytes[False]
+    return found
+
+
+def _inner(exchange: Exchange, workers: int) -> int | None:
+    """The workers of a machine, where an exchange knows any."""
+    if exchange.topology is not None:
+        return machine_size(taken(exchange.topology, workers))
+    route = figured(exchange.route, workers)
+    return route.inner if route.name == "hierarchy" else None
+
+
+def _mixed(sent: Sent, workers: int, inner: int) -> dict[bool, float]:
+    code = (sent.codec or EXACT).layout.bytes_of(MILLION, REAL_BYTES)
+    return {across: count * code for across, count in _messages(sent.exchange, workers, inner).items()}
+
+
+def route_refusal(exchange: Exchange, workers: int) -> str | None:
+    """Why `workers` can't take the route of an exchange."""
+    return figured(exchange.route, workers).refusal(workers) if exchange.route else None
+
+
+def _answer(codec: Codec, elements: int) -> int:
+    """What a receiver tells of a message whose codec has a guard: a byte a block. Nothing is foreseen to trip."""
+    return -(-elements // codec.layout.block_of(elements)) if codec.guard is not None else 0
 
 
 def factor_elements(rank: int, elements: int) -> int:
@@ -112,13 +206,18 @@ def factor_elements(rank: int, elements: int) -> int:
 
 def messages(exchange: Exchange, workers: int) -> float:
     """Messages that a worker sends in a round of a mix, the mean over workers and rounds."""
-    topology = exchange.topology
-    assert topology is not None, "a mix has a topology"
-    rounds = period(topology, workers) or ROUNDS_SAMPLED
-    heard = (
-        len(weights(topology, workers, round, SEED, rank)) - 1 for round in range(rounds) for rank in range(workers)
-    )
-    return sum(heard) / (rounds * workers)
+    return sum(_messages(exchange, workers, 1).values())
+
+
+def _messages(exchange: Exchange, workers: int, inner: int) -> dict[bool, float]:
+    """By whether they leave a machine with `inner` workers."""
+    assert exchange.topology is not None, "a mix has a topology"
+    topology = taken(exchange.topology, workers)
+    rounds, found = period(topology, workers) or ROUNDS_SAMPLED, {False: 0.0, True: 0.0}
+    for round, rank in product(range(rounds), range(workers)):
+        for peer, _ in weights(topology, workers, round, SEED, rank):
+            found[peer // inner != rank // inner] += (peer != rank) / (rounds * workers)
+    return found
 
 
 def per_iteration(body: Body, phase: str, workers: int, elements: int = MILLION) -> tuple[int, bool]:
@@ -154,36 +253,48 @@ def memory_bytes(body: Body, paths: PathBody, workers: int, elements: int = MILL
     """`paths` are those of `body`. Phases share nothing: every exchange of the text has its own buffers."""
     whole = elements * REAL_BYTES
     residuals = held = 0.0
-    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
-    for sent in _sent(body.statements, lets, None, None):
+    for sent in _sent_in(body, None, None):
         held += _message_bytes(sent, workers, elements)
         if sent.exchange.feedback != "none":
-            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _is_mix(sent) else 0)
+            residuals += whole + (whole / workers if sent.exchange.feedback == "both" and not _nearby(sent) else 0)
     states = whole * sum(state.shape == "tensor" for state in body.states)
     return MemoryBytes(states, round(residuals), round(held), whole * _waiting(paths))
 
 
 def _waiting(paths: PathBody) -> int:
     """Values of all parameters that are kept at the same time."""
-    slots = sum(t.copies for t in paths.transfers if "slot" in (t.leaves, t.lands))
+    slots = sum(t.copies for t in paths.transfers if t.shape == "tensor" and "slot" in (t.leaves, t.lands))
     late = 0 if paths.gradient is None or not paths.gradient.delay else paths.gradient.delay + 1
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 
 
-def _is_mix(sent: Sent) -> bool:
-    return sent.exchange.kind == "mix"
+def _nearby(sent: Sent) -> bool:
+    return sent.exchange.kind in NEIGHBOURLY
 
 
 def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     """The messages that a worker has of its own and of others."""
+    if sent.cell:
+        return 0
     if sent.codec is None:
         return factor_elements(sent.exchange.rank, elements) * REAL_BYTES if sent.exchange.rank else 0
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
-    if _is_mix(sent):
+    if sent.exchange.kind == "relay":
+        return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
+    if _nearby(sent):
         return (1 + messages(sent.exchange, workers)) * code
     if sent.coded:
         return workers * code
-    return ROUTES[sent.exchange.route].buffers(workers) * code / workers
+    held = figured(sent.exchange.route, workers).buffers(workers)
+    return sum(count * _layout(sent.codec, exact).bytes_of(elements) for exact, count in held.items()) / workers**2
+
+
+def near_codecs(body: Body, topology: Topology) -> tuple[Codec, ...]:
+    """The codecs of mixes over a topology that decode near the receiver's own value."""
+    lets = {s.name: s for s in flattened(body.statements) if isinstance(s, Let)}
+    sent = _sent(body.statements, lets, None, None)
+    found = (s.codec for s in sent if s.exchange.topology == topology and s.codec is not None and s.codec.near)
+    return tuple(dict.fromkeys(found))
 
 
 def native_gradient(body: Body) -> Exchange | None:
@@ -201,7 +312,7 @@ def roundings(sent: Sent, workers: int) -> int:
         return 1
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if gathers(sent.exchange.kind, sent.coded) else ROUTES[sent.exchange.route].roundings(workers)
+    return 1 if gathers(sent.exchange.kind, sent.coded) else figured(sent.exchange.route, workers).roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -214,21 +325,42 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if exchange.rank:
         factors = f"two factors of rank {exchange.rank} of each matrix are all-reduced, the second made with the first"
         return (f"{when} {factors}; their product is the {exchange.kind}",)
+    if sent.cell:
+        return (f"{when} {_CELLS[_nearby(sent)]}",)
     if sent.codec is None:
         return (f"{when} the {exchange.kind} over all workers is taken by an all-reduce",)
-    if exchange.kind == "mix" and sent.codec == EXACT:
+    if exchange.kind == "relay":
+        return f"{when} {RELAY_STORY[0]}", RELAY_STORY[1]
+    if _nearby(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
     if gathers(exchange.kind, sent.coded):
-        told = GATHER_STORY if exchange.kind == "mix" else GATHER_ALL_STORY
+        told: tuple[str, ...] = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
+        told = told if sent.codec.guard is None else GUARDED_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)
     each = WHEN if native else f"{when} each worker"
-    return ROUTES[exchange.route].story_of(exchange.kind, each)
+    return route_of(exchange.route).story_of(exchange.kind, each)
+
+
+_CELLS = {
+    False: "one number for each parameter is sent to all workers by an all-reduce",
+    True: "each worker sends one number for each parameter to each of its neighbours, and adds up theirs",
+}
 
 
 def story(body: Body, sent: Sent) -> tuple[str, ...]:
     """The story with the codec's name in it."""
     code = "" if sent.codec is None else sent.codec.text
-    return tuple(line.format(code=code) for line in _story(body, sent))
+    told = tuple(line.format(code=code) for line in _story(body, sent))
+    return (*told, *_machines_told(sent.exchange.route)) if sent.codec is not None else told
+
+
+def _machines_told(route: str) -> Iterator[str]:
+    if route and route_of(route).name == "hierarchy":
+        inner = route_of(route).inner
+        if located(route, inner) == route:
+            yield f"a machine has {inner} workers" if inner > 1 else "each worker is a machine of its own"
+        else:
+            yield "a machine has as many workers as LOCAL_WORLD_SIZE says; figures are of two machines"
 
 
 def moment(body: Body, exchange: Exchange) -> str:

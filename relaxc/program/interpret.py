@@ -26,6 +26,7 @@ from relaxc.program.exchange import (
     Occurrence,
     Residuals,
     Row,
+    cell_of,
     encoding_keys,
     real_type,
     run_exchange,
@@ -55,11 +56,14 @@ from relaxc.program.ir import (
     within,
 )  # fmt: skip
 from relaxc.program.paths import Gradient
+from relaxc.program.relays import Held
 from relaxc.program.store import Late, Rule, Scope, Store, Values
+from relaxc.topology.kinds import located as located_topology
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import located as located_route
 from relaxc.wire.selection import assign
 
 
@@ -68,7 +72,8 @@ class Interpreter:
     each parameter, zeros by default).
 
     `optimizer` is what `step`, `lr` and `optimizer.NAME` refer to; without one a step leaves weights as they are. With
-    `messages` exchanges run as the moves of their routes, to the same bits. `residuals` are by (place, parameter).
+    `messages` exchanges run as the moves of their routes, to the same bits. `residuals`, and what relays have
+    `held`, are by (place, parameter). `inner` is the workers of a machine, for hierarchies that leave it open.
     """
 
     def __init__(
@@ -80,12 +85,15 @@ class Interpreter:
         weights: Sequence[Array] | None = None,
         optimizer: Rule | None = None,
         messages: bool = False,
+        inner: int = 1,
     ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
         self.optimizer = optimizer
         self.iteration = 0
+        self.inner = inner
         self.bodies = assign([body.selector for body in program.bodies], parameters)
         self.residuals: dict[tuple[int, int], Residuals] = {}
+        self.held: dict[tuple[int, int], Held] = {}
         self._exchange = run_messages if messages else run_exchange
         self._stores = [self._started(p, None if weights is None else weights[p.number]) for p in parameters]
 
@@ -260,7 +268,7 @@ class Interpreter:
 
     def _evaluator(self, e: Expression, scope: Scope, done: dict[str, Values], worker: int) -> Evaluator:
         def own(topology: Topology) -> float:
-            return own_weight(topology, self.workers, scope.round, self.seed, worker)
+            return own_weight(located_topology(topology, self.inner), self.workers, scope.round, self.seed, worker)
 
         return Evaluator(scope.real, *self._names(e, scope, done, worker), own)
 
@@ -285,19 +293,32 @@ class Interpreter:
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
-        return Code(encoding.codec, value, encode(encoding.codec, value, keys))
+        states = self._residuals(encoding.place, scope).states[worker] if encoding.codec.states else {}
+        return Code(encoding.codec, value, encode(encoding.codec, value, keys, states=states), states)
+
+    def _residuals(self, place: int, scope: Scope) -> Residuals:
+        made = Residuals.zeros(scope.parameter, self.workers)
+        return self.residuals.setdefault((place, scope.parameter.number), made)
 
     def _exchanged(
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
+        if not isinstance(values[0], Code) and np.ndim(values[0]) == 0:
+            scope = replace(scope, parameter=cell_of(scope.parameter))
+            return [np.asarray(v[0]) for v in self._sent(exchange, values, scope, None)]
+        return self._sent(exchange, values, scope, present)
+
+    def _sent(self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None) -> Values:
         sent = [v if isinstance(v, Code) else scope.tensor(v) for v in values]
-        key = (exchange.place, scope.parameter.number)
-        residuals = self.residuals.setdefault(key, Residuals.zeros(scope.parameter, self.workers))
+        residuals = self._residuals(exchange.place, scope)
         rows = None if exchange.topology is None else self._rows(exchange.topology, scope.round)
-        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present)
+        held = self.held.setdefault((exchange.place, scope.parameter.number), [{} for _ in range(self.workers)])
+        exchange = replace(exchange, route=located_route(exchange.route, self.inner))
+        this = Occurrence(exchange, sent, residuals, scope.parameter, self.seed, self.iteration, rows, present, held)
         return list(self._exchange(this))
 
     def _rows(self, topology: Topology, round: int) -> list[Row]:
+        topology = located_topology(topology, self.inner)
         return [weights(topology, self.workers, round, self.seed, rank) for rank in range(self.workers)]
 
     # --- names

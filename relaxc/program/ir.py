@@ -25,8 +25,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A name in scope: weight, grad, lr, t, workers, rank, a let or a state; in a codec `x`, a let, a field, or the
-    name of `receive near`."""
+    """A name in scope: weight, grad, lr, t, workers, rank, a let or a state; in a codec `x`, `index`, a let, a field,
+    or the name of `receive near`."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -98,13 +98,14 @@ class Decode:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """`kind` is mean or sum, over all workers, every worker receiving the same bits, or mix, over the neighbours in
-    `topology` with its weights.
+    """`kind` is mean or sum, over all workers, every worker receiving the same bits, or mix or push, over the
+    neighbours in `topology` with its weights, or relay, along the edges of a tree.
 
-    `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none).
-    `feedback` is none, worker or both. `route` is all or ring for mean and sum, "" for mix. `place` numbers the
-    encoding places of a program: this one's contributions have `place`, its re-encoding after a sum has `place + 1`.
-    A mean or sum with a `rank` is one of factors of that rank (low_rank.py), without a codec.
+    `value` is a tensor, sent through `codec` where there is one, or a code (then `codec` is None and `feedback` none),
+    or a number or cell, which is sent as it is: what arrives is a cell. What a relay sends goes as it is, too.
+    `feedback` is none, worker or both. `route` names one for mean and sum (wire/routes.route_of), "" for the others.
+    `place` numbers the encoding places of a program: this one's contributions have `place`, its re-encoding after a sum
+    has `place + 1`. A mean or sum with a `rank` is one of factors of that rank (low_rank.py), without a codec.
     """
 
     kind: str
@@ -140,12 +141,24 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """Of a codec with `near`: `holds` is a truth for each block at the receiver, who decoded the block rightly where it
+    is one. Beside what `receive` reads it reads `lets`, and takes reductions over the block."""
+
+    lets: tuple[CodecLet, ...]
+    holds: Expression
+    updates: tuple[CodecLet, ...] = ()
+    """What states become with each message of another worker, each where it is finite."""
+
+
+@dataclass(frozen=True, slots=True)
 class Codec:
     """A codec with its arguments folded in. `text` is its full form, `minmax(bits = 8, block = 512, ...)`.
 
     `receive` reads fields, and lets in `steps` that read only fields and constants; with `near`, which is then the name
-    that was written, also the receiver's own value. `cast` is true where the only field is a float per element: such a
-    codec is exempt from scale-freedom and has no bias to feed back.
+    that was written, also the receiver's own value. A block for which `guard` does not hold is decoded near what its
+    sender put into it. All may read `index`, the element's number in its block. `cast` is true where the only field is
+    a float per element: such a codec is exempt from scale-freedom and has no bias to feed back.
     """
 
     text: str
@@ -154,6 +167,9 @@ class Codec:
     receive: Expression
     dithers: bool
     near: str | None = None
+    guard: Guard | None = None
+    states: tuple[tuple[str, float], ...] = ()
+    """A number for each block and encoder, with its first value: `steps` read it, and the guard's updates."""
 
     @property
     def cast(self) -> bool:
@@ -171,7 +187,7 @@ class Codec:
 @dataclass(frozen=True, slots=True)
 class State:
     """Lives across iterations; starts as `initial`. `shape` is number (the host keeps it), cell (a number that depends
-    on a tensor, by norm: one element per parameter, kept beside the tensors) or tensor."""
+    on a tensor, by norm, or was exchanged: one element per parameter, kept beside the tensors) or tensor."""
 
     name: str
     initial: Expression

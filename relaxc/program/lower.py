@@ -11,6 +11,7 @@ from relaxc.language.places import name_span
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import Spec, Use
+from relaxc.program.automatic import resolved
 from relaxc.program.ir import Body, Program, Selector, State
 from relaxc.program.lower_expressions import Codecs, Expressions, Places
 from relaxc.program.lower_statements import Statements
@@ -32,6 +33,7 @@ def lower_uses(uses: Sequence[Use], report: Report) -> Program:
 
 
 def _body(use: Use, places: Places, codecs: Codecs, report: Report) -> Body:
+    use = resolved(use, codecs.lowered, report)
     expressions = Expressions(use, places, codecs, report)
     statements = Statements(expressions)
     states = tuple(_states(use, expressions))

@@ -33,7 +33,7 @@ from relaxc.program.ir import (
 from relaxc.program.lower_low_rank import low_rank, refuse_low_rank
 from relaxc.topology.topology import Topology
 from relaxc.wire.numbers import evaluate
-from relaxc.wire.routes import DEFAULT_ROUTE
+from relaxc.wire.routes import DEFAULT_ROUTE, NEIGHBOURLY
 
 PLACES_PER_EXCHANGE = 2
 """A contribution's place and, behind it, its re-encoding's."""
@@ -213,7 +213,7 @@ class Expressions:
 
     def call(self, e: syntax.Call) -> Expression:
         match e.function:
-            case "mean" | "sum" | "mix":
+            case "mean" | "sum" | "mix" | "push" | "relay":
                 return self.exchange(e)
             case "encode":
                 return self.encode(e)
@@ -251,13 +251,13 @@ class Expressions:
 
     def exchange(self, e: syntax.Call) -> Expression:
         value = self.expression(e.arguments[0])
-        topology = self.topology(e.arguments[1]) if e.function == "mix" else None
-        if e.function == "mix" and topology is None:
+        topology = self.topology(e.arguments[1]) if e.function in NEIGHBOURLY else None
+        if e.function in NEIGHBOURLY and topology is None:
             return HOLE
         given = {keyword.name: keyword.value for keyword in e.keywords}
         if self.is_code(value):
             self.of_a_code(e, given)
-            route = "" if e.function == "mix" else DEFAULT_ROUTE
+            route = "" if e.function in NEIGHBOURLY else DEFAULT_ROUTE
             return Exchange(e.function, value, None, "none", route, topology, self.places.next(), self.place_of(e))
         return self.coded(e, value, topology, given)
 
@@ -274,7 +274,7 @@ class Expressions:
         codec = None if use is None else self.codecs.lowered(use)
         feedback = self.feedback(given.get("feedback"), codec, e, "compress" in given)
         route = self.route(given.get("route"), e)
-        if codec is None and (e.function == "mix" or route != DEFAULT_ROUTE):
+        if codec is None and (e.function in NEIGHBOURLY or route != DEFAULT_ROUTE):
             codec = EXACT
         return Exchange(e.function, value, codec, feedback, route, topology, self.places.next(), self.place_of(e))
 
@@ -298,7 +298,7 @@ class Expressions:
         return "none" if codec is None else feedback_of(written, codec)
 
     def route(self, e: syntax.Expression | None, call: syntax.Call) -> str:
-        if call.function == "mix":
+        if call.function in NEIGHBOURLY:
             return ""
         return DEFAULT_ROUTE if e is None else self.reader.route(e) or DEFAULT_ROUTE
 

@@ -63,17 +63,18 @@ Control = tuple[Guard | SetNumber, ...]
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """An exchange as paths use it. Of its operands only `codec`, `kind`, `feedback`, `route`, `topology`, `place`
-    count.
+    count. `shape` is tensor or cell: a cell leaves from and lands in a slot of cells.
 
-    `codec` and `place` are those of the code that is sent, where it is a code; a plain mix has the codec `exact`, and
-    codec None means that plain numbers are all-reduced: what arrives is then their sum, and a fragment divides it for a
-    mean. `coded` tells that a code is exchanged: it is rounded once, and everyone receives everyone's.
+    `codec` and `place` are those of the code that is sent, where it is a code; a plain mix or push has the codec
+    `exact`, and codec None means that plain numbers are all-reduced: what arrives is then their sum, and a fragment
+    divides it for a mean. `coded` tells that a code is exchanged: it is rounded once, and everyone receives everyone's.
 
     `leaves` is "code" where the fragment before it encodes into its messages, "slot" where it stores the value to
     `slot.N`; `lands` is "code" where the fragment behind it decodes its messages, "slot" where the result is put into
-    `slot.N`, which is so for all that lands late, for the ring route, for all-reduces, and for codecs with `near` and
-    feedback. A codec with `near` that leaves as a code and lands in a slot finds there what was encoded: the sending
-    fragment stores it, the result overwrites it.
+    `slot.N`, which is so for all that lands late, for routes other than `all`, for all-reduces, and for codecs with
+    `near` and feedback or a guard. A codec with `near` that leaves as a code and lands in a slot finds there what was
+    encoded: the
+    sending fragment stores it, the result overwrites it.
 
     `block` is the block whose run's number r is the round. `copies` counts slots: more than one where several launches
     can be under way; this iteration's is number r % copies. `after` is the block of the `after` that reads the result
@@ -87,12 +88,13 @@ class Transfer:
     block: int
     copies: int
     after: int = -1
+    shape: str = "tensor"
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """`target` is weight, grad, a state (of cells or tensors), kept.N or slot.N. A state takes only finite values:
-    element by element it keeps its old one otherwise."""
+    """`target` is weight, grad, a state, kept.N or slot.N (the last three of cells or tensors). A state takes only
+    finite values: element by element it keeps its old one otherwise."""
 
     target: str
     value: Expression

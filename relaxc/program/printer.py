@@ -25,7 +25,8 @@ from relaxc.program.ir import (
     Statement,
     Step,
 )  # fmt: skip
-from relaxc.topology.topology import Topology
+from relaxc.topology.topology import OF_A_FILE, Topology, written
+from relaxc.wire.routes import NEIGHBOURLY
 
 INFIX = {
     "or": 1, "and": 2, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "^": 8,
@@ -148,7 +149,7 @@ def _exchange(e: Exchange) -> str:
         parts.append(print_topology(e.topology))
     if e.rank:
         parts += [f"compress = lowrank({e.rank})", f"feedback = {e.feedback}"]
-    elif e.codec is not None or e.kind != "mix":
+    elif e.codec is not None or e.kind not in NEIGHBOURLY:
         parts += [f"compress = {e.codec.text if e.codec else 'none'}", f"feedback = {e.feedback}"]
     if e.route:
         parts.append(f"route = {e.route}")
@@ -157,9 +158,9 @@ def _exchange(e: Exchange) -> str:
 
 def print_topology(topology: Topology) -> str:
     """The edges of a file are counted, not listed."""
-    if topology.name == "edges":
-        return f'edges("{len(topology.arguments)} edges")'
-    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else str(a) for a in topology.arguments)
+    if topology.name in OF_A_FILE:
+        return f'{topology.name}("{len(topology.arguments)} {topology.name}")'
+    inner = ", ".join(print_topology(a) if isinstance(a, Topology) else written(a) for a in topology.arguments)
     return f"{topology.name}({inner})" if inner else topology.name
 
 

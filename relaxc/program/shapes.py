@@ -1,7 +1,8 @@
 """Shapes: number < cell < tensor, and codes apart. What a name is ever given decides, wherever that stands in the text.
 
-A number is on the host. A cell is a number that depends on a tensor of this parameter, by norm. `late` tells of what is
-known no earlier than the optimiser's step: the learning rate and the optimiser's own settings and states.
+A number is on the host. A cell is a number that depends on a tensor of this parameter, by norm, or that was exchanged.
+`late` tells of what is known no earlier than the optimiser's step: the learning rate and the optimiser's own settings
+and states.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def form_of(e: Expression, names: Forms) -> Form:
         case Decode(code=code):
             return Form(Shape.TENSOR, form_of(code, names).late)
         case Exchange(value=value):
-            return _tensor_of_a_code(form_of(value, names))
+            return CELL.join(_tensor_of_a_code(form_of(value, names)))
     return NUMBER
 
 

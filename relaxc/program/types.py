@@ -15,12 +15,19 @@ from relaxc.program.checks.lateness import check_lateness
 from relaxc.program.checks.low_rank import check_low_rank
 from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
+from relaxc.program.checks.replicas import check_replicas
+from relaxc.program.checks.settling import check_settling
+from relaxc.program.checks.shares import check_shares
+from relaxc.program.checks.trees import check_trees
 from relaxc.program.facts import Facts, facts_of
 from relaxc.program.ir import Body, Program
 from relaxc.program.lower import lower_uses
 from relaxc.program.lower_expressions import Codecs
 
-CHECKS = (check_order, check_guards, check_codes, check_lateness, check_mixing, check_low_rank)
+CHECKS = (
+    check_order, check_guards, check_codes, check_lateness, check_mixing, check_replicas, check_shares, check_trees,
+    check_low_rank,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,11 @@ def typed(spec: Spec) -> Typed:
 
 def check_body(body: Body, report: Report) -> Judged:
     """Everything that is wrong or doubtful in one body."""
-    judged = judge(body)
+    judged, before = judge(body), report.mistakes
     for check in CHECKS:
         check(judged, report)
+    if report.mistakes == before:
+        check_settling(judged, report)
     return judged
 
 

@@ -3,10 +3,12 @@ user's."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from relaxc.program.codec import EXACT
 from relaxc.program.ir import (
     After,
     Assign,
@@ -31,7 +33,7 @@ from relaxc.topology.kinds import refusal
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import partners, receivers
 from relaxc.wire.routes import (
-    ROUTES,
+    NEIGHBOURLY,
     Kernel,
     Message,
     Move,
@@ -40,7 +42,9 @@ from relaxc.wire.routes import (
     Run,
     Send,
     gather_kernels,
+    gather_legs,
     gather_phases,
+    route_of,
 )  # fmt: skip
 from relaxc.wire.routes import Phase as Moves
 
@@ -143,21 +147,30 @@ def _codes(body: Body) -> None:
                 _exchange(e, forms)
 
 
+def _is_route(name: str) -> bool:
+    try:
+        return bool(route_of(name).name)
+    except KeyError:
+        return False
+
+
 def _is_code(e: Expression, forms: dict[str, Form]) -> bool:
     return form_of(e, forms).shape is Shape.CODE
 
 
 def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
-    _require(e.kind in ("mean", "sum", "mix"), f"no exchange {e.kind}")
-    _require((e.topology is not None) == (e.kind == "mix"), f"a {e.kind} with another way of finding its partners")
-    _require(e.route == "" if e.kind == "mix" else e.route in ROUTES, f"a {e.kind} on route {e.route!r}")
+    _require(e.kind in ("mean", "sum", *NEIGHBOURLY), f"no exchange {e.kind}")
+    near = e.kind in NEIGHBOURLY
+    _require((e.topology is not None) == near, f"a {e.kind} with another way of finding its partners")
+    _require(e.route == "" if near else _is_route(e.route), f"a {e.kind} on route {e.route!r}")
     _require(e.feedback in FEEDBACKS, f"no feedback {e.feedback}")
     coded = _is_code(e.value, forms)
+    _require(e.kind != "relay" or (e.codec == EXACT and not coded), "a relay of a code")
     _require(not coded or e.codec is None, "a code is encoded again")
     _require(e.codec is not None or e.rank > 0 or e.feedback == "none", "feedback without a codec")
     _require(not e.rank or (e.kind in ("mean", "sum") and e.codec is None and not coded), "a rank where none can be")
     _require(not e.rank or e.feedback != "both", "an owner's feedback without owners")
-    _require(coded or e.codec is not None or e.kind != "mix", "a mix without a codec")
+    _require(coded or e.codec is not None or not near, f"a {e.kind} without a codec")
 
 
 def _places(body: Body) -> list[int]:
@@ -192,7 +205,7 @@ def verify_route(route: Route, feedback: str, kernels: tuple[Kernel, ...], kind:
     """For several worker counts: every contribution arrives exactly once at everyone, divided once for a mean and never
     for a sum; all workers hold the same bits; sends and receives pair up; roundings are as stated; what is lost is kept
     where `feedback` says."""
-    for workers in WORKERS_TRIED:
+    for workers in (n for n in WORKERS_TRIED if route.refusal(n) is None):
         _verify_for(route, feedback, {k.name: k for k in kernels}, workers, kind)
 
 
@@ -217,12 +230,12 @@ def verify_gather(topology: Topology, workers: int, rounds: int = 4, seed: int =
     sends and receives pair up. Where there is no such topology there is nothing to verify."""
     if refusal(topology, workers) is not None:
         return
-    kernels = {k.name: k for k in gather_kernels("mix", "none")}
-    for round in range(rounds):
+    for round, guarded in itertools.product(range(rounds), (False, True)):
+        kernels = {k.name: k for k in gather_kernels("mix", "none", guarded)}
         heard = [partners(topology, workers, round, seed, rank) for rank in range(workers)]
         told = [receivers(topology, workers, round, seed, rank) for rank in range(workers)]
-        world = [_Worker(rank, gather_phases(rank, heard[rank], told[rank])) for rank in range(workers)]
-        _verify_phases(str(topology), 1, world)
+        world = [_Worker(rank, gather_phases(rank, heard[rank], told[rank], guarded)) for rank in range(workers)]
+        _verify_phases(str(topology), gather_legs(guarded), world)
         _run(world, kernels)
         for worker in world:
             wanted = tuple(sorted({worker.rank, *heard[worker.rank]}))
@@ -255,6 +268,7 @@ def _verify_losses(route: Route, feedback: str, kernels: dict[str, Kernel], worl
                     continue
                 kernel = kernels[move.kernel]
                 wanted = feedback == "both" or (feedback == "worker" and kernel.contributes)
+                wanted = wanted and not kernel.exact
                 _require(kernel.residual == wanted, f"{route.name}: {kernel.name} keeps what {feedback} does not say")
 
 
@@ -284,7 +298,7 @@ def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, u
             key = (worker.rank, peer, leg)
             _require(key not in used, "two messages on one leg between the same workers")
             used.add(key)
-            mail[key] = (message, worker.held[made_by, message])
+            mail[key] = (message, _sent(worker, message, made_by, peer))
         case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
             key = (peer, worker.rank, leg)
             if key not in mail:
@@ -296,10 +310,35 @@ def _move(worker: _Worker, move: Move, kernels: dict[str, Kernel], mail: Mail, u
     return True
 
 
+def _sent(worker: _Worker, message: Message, made_by: int, peer: int) -> Symbol:
+    """Values are those of a worker's own code, and go to who has told that they are wanted."""
+    if message.what != "values":
+        return worker.held[made_by, message]
+    _require(made_by == worker.rank and message.stage == peer, "values are another's, or for another")
+    _require(
+        (peer, Message(worker.rank, message.chunk, "trips")) in worker.held, "values are sent that nobody asked for"
+    )
+    return worker.held[worker.rank, Message(0, message.chunk)]
+
+
+def _checked(worker: _Worker, run: Run, inputs: list[Symbol]) -> None:
+    assert run.output is not None
+    _require(run.output.stage == run.inputs[0][0], "what has tripped is told of another's code")
+    worker.held[worker.rank, run.output] = inputs[0]
+
+
 def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
     inputs = [worker.held[key] for key in run.inputs]
+    exact = {message.exact for _maker, message in run.inputs}
+    _require(exact <= {kernel.takes_exact}, f"{kernel.name} takes a message of another layout")
     _require(len(inputs) == {"none": 0, "one": 1}.get(kernel.inputs, len(inputs)), f"{kernel.name} gets other inputs")
     _require(not kernel.owner or run.chunk == worker.rank, f"{kernel.name} runs as owner where the chunk is another's")
+    if kernel.checks:
+        _checked(worker, run, inputs)
+        return
+    for (maker, _), near in zip(run.inputs, run.near, strict=False):
+        own = maker == worker.rank and near is None
+        _require(own or (near is not None and near in worker.held), "a code is decoded before its values are there")
     if kernel.decodes:
         _require(run.chunk not in worker.results, "a chunk is decoded twice")
         worker.results[run.chunk] = _gathered(inputs)
@@ -309,11 +348,14 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
         contributions[worker.rank] += 1
     _require(all(count == 1 for count in contributions.values()), "a contribution is added twice")
     _require(not any(s.averaged for s in inputs), "a mean is summed again")
-    rounding = 1 + max((s.roundings for s in inputs), default=0)
+    rounding = (not kernel.makes_exact) + max((s.roundings for s in inputs), default=0)
     _require(run.output is not None, "a kernel that encodes has no message to encode into")
     assert run.output is not None
-    _require((kernel.owner, run.chunk) not in worker.made, f"{kernel.name} encodes a chunk under a used dither key")
-    worker.made.add((kernel.owner, run.chunk))
+    _require(run.output.exact == kernel.makes_exact, f"{kernel.name} makes a message of another layout")
+    if not kernel.exact:
+        key = (kernel.owner, run.chunk)
+        _require(key not in worker.made, f"{kernel.name} encodes a chunk under a used dither key")
+        worker.made.add(key)
     origin = (worker.rank, run.output)
     worker.held[origin] = Symbol(origin, tuple(sorted(contributions)), rounding, kernel.averages)
 

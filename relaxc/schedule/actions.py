@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relaxc.schedule.pieces import Chunk, Range, chunk_bytes
-from relaxc.wire.layout import Layout
-from relaxc.wire.routes import Kernel, Message, Move, Phase, Receive, Run, Send
+from relaxc.wire.layout import EXACT, Layout
+from relaxc.wire.routes import VALUES_LEG, Kernel, Message, Move, Phase, Receive, Run, Send
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`kind` is run, send or receive. Buffers are numbered within the piece; -1 stands for none."""
+    """`kind` is run, send or receive. Buffers are numbered within the piece; -1 stands for none.
+
+    Of a codec with a guard: `check` runs a kernel that finds which blocks of a message have tripped, and expects their
+    values from `peer`; `resend` sends `peer` the values of those that `buffer` tells of; `values` waits for those that
+    `buffer` tells of. `near` has for each input the buffer that tells of it. `block` is the block in elements, 0 where
+    each range is one."""
 
     kind: str
     kernel: Kernel | None = None
@@ -21,6 +26,8 @@ class Action:
     buffer: int = -1
     peer: int = -1
     tag: int = 0
+    near: tuple[int, ...] = ()
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,13 @@ class Chunks:
     layout: Layout
     real_bytes: int
 
-    def bytes(self) -> list[int]:
-        return [chunk_bytes(chunk, self.layout, self.real_bytes) for chunk in self.chunks]
+    def blocks(self) -> list[int]:
+        return [sum(-(-r.elements // self.layout.block_of(r.elements)) for r in chunk) for chunk in self.chunks]
+
+    def bytes(self, exact: bool = False) -> list[int]:
+        """As codes, or as plain numbers."""
+        layout = EXACT if exact else self.layout
+        return [chunk_bytes(chunk, layout, self.real_bytes) for chunk in self.chunks]
 
 
 def bind(
@@ -56,7 +68,7 @@ def bind(
     since the queue's order counts phases, and needs the same count on all workers.
 
     Runs of kernels named in `elsewhere` are no part of the piece: someone else does them, and they come second."""
-    binding = _Binding({k.name: k for k in kernels}, cut.chunks, cut.bytes(), rank, first_tag)
+    binding = _Binding({k.name: k for k in kernels}, cut, (cut.bytes(), cut.bytes(exact=True)), rank, first_tag)
     bound = [[binding.action(m) for m in phase if binding.counts(m)] for phase in phases]
     left = [[a for a in phase if a.kernel is None or a.kernel.name not in elsewhere] for phase in bound]
     taken = [a for phase in bound for a in phase if a.kernel is not None and a.kernel.name in elsewhere]
@@ -76,30 +88,55 @@ def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> P
 @dataclass
 class _Binding:
     kernels: dict[str, Kernel]
-    chunks: Sequence[Chunk]
-    bytes: Sequence[int]
+    cut: Chunks
+    bytes: tuple[Sequence[int], Sequence[int]]
+    """Of each chunk as a code and as plain numbers."""
     rank: int
     first_tag: int
     sizes: list[int] = field(default_factory=list)
     held: dict[tuple[int, Message], int] = field(default_factory=dict)
 
     def counts(self, move: Move) -> bool:
-        return self.bytes[move.chunk if isinstance(move, Run) else move.message.chunk] > 0
+        return self.bytes[False][move.chunk if isinstance(move, Run) else move.message.chunk] > 0
 
     def buffer(self, made_by: int, message: Message) -> int:
         key = (made_by, message)
         if key not in self.held:
             self.held[key] = len(self.sizes)
-            self.sizes.append(self.bytes[message.chunk])
+            sizes = self.cut.blocks() if message.what == "trips" else self.bytes[message.exact]
+            self.sizes.append(sizes[message.chunk])
         return self.held[key]
+
+    def telling(self, values: tuple[int, Message] | None) -> int:
+        """The buffer that tells which blocks these values are of."""
+        if values is None:
+            return -1
+        maker, message = values
+        return self.buffer(message.stage, Message(maker, message.chunk, "trips"))
 
     def action(self, move: Move) -> Action:
         match move:
-            case Run(kernel=kernel, chunk=chunk, inputs=inputs, output=output):
+            case Run(kernel=kernel, chunk=chunk, inputs=inputs, output=output, near=near):
                 taken = tuple(self.buffer(*key) for key in inputs)
                 made = -1 if output is None else self.buffer(self.rank, output)
-                return Action("run", self.kernels[kernel], self.chunks[chunk], taken, made)
+                done = Action("run", self.kernels[kernel], self.cut.chunks[chunk], taken, made)
+                if done.kernel is not None and done.kernel.checks:
+                    peer, tag = inputs[0][0], self.first_tag + VALUES_LEG
+                    return replace(done, kind="check", peer=peer, tag=tag, block=self.block)
+                return replace(done, near=tuple(map(self.telling, near)), block=self.block) if near else done
+            case Send(message=Message(what="values") as message, made_by=made_by, peer=peer, leg=leg):
+                return Action(
+                    "resend", self.kernels["check"], self.cut.chunks[message.chunk],
+                    buffer=self.telling((made_by, message)), peer=peer, tag=self.first_tag + leg, block=self.block,
+                )  # fmt: skip
+            case Receive(message=Message(what="values") as message, made_by=made_by, peer=peer):
+                return Action("values", buffer=self.telling((made_by, message)), peer=peer)
             case Send(message=message, made_by=made_by, peer=peer, leg=leg):
                 return Action("send", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
             case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
                 return Action("receive", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
+
+    @property
+    def block(self) -> int:
+        layout = self.cut.layout
+        return layout.block if layout.unit == "block" else 0

@@ -14,7 +14,7 @@ from relaxc.schedule.pieces import cut_pieces
 from relaxc.wire.layout import Field, Layout, WireType
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, kernels_of
+from relaxc.wire.routes import kernels_of, route_of
 from relaxc.wire.selection import assign
 
 
@@ -85,7 +85,7 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
         if exchange.codec is None:
             dense.append(sum(p.bytes for p in members))
             continue
-        layout, route = layout_of(exchange.codec), ROUTES[exchange.route]
+        layout, route = layout_of(exchange.codec), route_of(exchange.route)
         phases, kernels = route.phases(rank, workers), route.kernels(exchange.feedback, exchange.kind)
         for chunks in cut_pieces(members, layout, workers, manifest.piece_bytes):
             pieces.append(bind(phases, kernels, Chunks(chunks, layout, members[0].real_bytes), rank, tag, number)[0])

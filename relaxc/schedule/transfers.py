@@ -7,7 +7,7 @@ and `decodes` say on which ranges and buffers the fragment is called instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxc.manifest import ExchangePlan, TransferPlan
 from relaxc.schedule.actions import Action, Chunks, Piece, bind
@@ -16,7 +16,17 @@ from relaxc.schedule.schedule import layout_of
 from relaxc.wire.layout import Layout
 from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import ROUTES, Phase, done_by_fragments, gather_phases, gathers, kernels_of
+from relaxc.wire.routes import (
+    NEIGHBOURLY,
+    Phase,
+    done_by_fragments,
+    gather_legs,
+    gather_phases,
+    gathers,
+    kernels_of,
+    relay_phases,
+    route_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +56,18 @@ def schedule_transfer(
     transfer: TransferPlan, members: Sequence[Parameter], bucket: int, workers: int, rank: int, piece_bytes: int, *,
     targets: Sequence[int] = (), sources: Sequence[int] = (), first_tag: int = 0,
 ) -> TransferSchedule:  # fmt: skip
-    """`members` are the bucket's parameters, of one dtype. For a mix, `targets` are the ranks that this worker's
-    message goes to and `sources` those whose messages it adds up; whether they name the worker itself makes no
+    """`members` are the bucket's parameters, of one dtype. For those with neighbours, `targets` are the ranks that this
+    worker's message goes to and `sources` those whose messages it adds up; whether they name the worker itself makes no
     difference."""
     exchange = transfer.exchange
+    members = members_of(transfer, members)
     if exchange.codec is None:
         size = sum(_dense_elements(exchange, p) * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
     phases, legs = _phases(exchange, workers, rank, targets, sources)
     cut = _cut(exchange, members, layout, workers, piece_bytes)
-    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
+    kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded, exchange.codec.guarded)
     elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [
         bind(
@@ -90,23 +101,32 @@ def _dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
     return factors.p + factors.q
 
 
+def members_of(transfer: TransferPlan, members: Sequence[Parameter]) -> Sequence[Parameter]:
+    """What is sent of a bucket's parameters: of cells one element each, of those without elements too."""
+    return [replace(p, shape=()) for p in members] if transfer.shape == "cell" else members
+
+
 def _phases(
     exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
 ) -> tuple[tuple[Phase, ...], int]:
     """The phases of a piece, and how many tags it uses."""
+    if exchange.kind == "relay":
+        return relay_phases(rank, [p for p in sources if p != rank]), 1
     if not gathers(exchange.kind, exchange.coded):
-        route = ROUTES[exchange.route]
+        route = route_of(exchange.route)
         return route.phases(rank, workers), route.legs(workers)
-    if exchange.kind != "mix":
+    if exchange.kind not in NEIGHBOURLY:
         # Each begins with the one behind it, so that not all send to the same one first.
         targets = sources = [(rank + d) % workers for d in range(1, workers)]
-    return gather_phases(rank, [p for p in sources if p != rank], [p for p in targets if p != rank]), 1
+    guarded = exchange.codec is not None and exchange.codec.guarded
+    heard, told = [p for p in sources if p != rank], [p for p in targets if p != rank]
+    return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
 
 
 def _cut(
     exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
 ) -> tuple[tuple[Chunk, ...], ...]:
-    if gathers(exchange.kind, exchange.coded):
+    if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded):
         return cut_whole(members, layout, piece_bytes)
     return cut_pieces(members, layout, workers, piece_bytes)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from math import fsum, isfinite
 
-Edge = tuple[int, int] | tuple[int, int, float]
+from relaxc.topology.kinds import SLACK
 
-SLACK = 1e-9
-"""How far above 1 the weights of a worker may add up: 0.333333334 three times is meant to be 1."""
+Edge = tuple[int, int] | tuple[int, int, float]
 
 
 class EdgesError(ValueError):
@@ -26,6 +25,14 @@ def edges_of_text(text: str) -> tuple[Edge, ...]:
 
     Raises EdgesError.
     """
+    edges, lines = edges_and_lines(text)
+    _check_repeated(edges, lines)
+    _check_sums(edges, lines)
+    return tuple(edges)
+
+
+def edges_and_lines(text: str) -> tuple[list[Edge], list[int]]:
+    """The edges or arrows of a text, each with the line that it stands in. Raises EdgesError."""
     edges: list[Edge] = []
     lines: list[int] = []
     for line, written in enumerate(text.splitlines(), start=1):
@@ -35,9 +42,7 @@ def edges_of_text(text: str) -> tuple[Edge, ...]:
     if not edges:
         raise EdgesError(1, "no edge in this file; an edge is a line of two ranks, such as 0 1")
     _check_alike(edges, lines)
-    _check_repeated(edges, lines)
-    _check_sums(edges, lines)
-    return tuple(edges)
+    return edges, lines
 
 
 def _edge(words: list[str], line: int) -> Edge:

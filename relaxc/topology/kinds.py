@@ -1,9 +1,10 @@
 """The topologies by name: the mixing matrix of a round as rows, when it comes again, which worker counts there are.
 
-Every matrix is doubly stochastic. All are symmetric but those of `exponential` and `one_peer_exponential`, which are
-the published ones (Ying et al. 2021): directed, each worker hearing as many as hear it, with equal weights. All others
-have Metropolis-Hastings weights, W[i, j] = 1 / (1 + max(degree i, degree j)), a pair 1/2 and 1/2, and `edges` those of
-its file.
+Every matrix is column stochastic: what a worker has, it shares out. All but those of `arrows` are doubly stochastic.
+All are symmetric but those of `arrows`, and of `exponential` and `one_peer_exponential`, which are the published ones
+(Ying et al. 2021): directed, each worker hearing as many as hear it, with equal weights. All others have
+Metropolis-Hastings weights, W[i, j] = 1 / (1 + max(degree i, degree j)), a pair 1/2 and 1/2, and `edges` and `arrows`
+those of their file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Rows = tuple[Row, ...]
 Arguments = tuple[Any, ...]
 Weigh = Callable[[Edges, int], Rows]
 
+SLACK = 1e-9
+"""How far from 1 weights may add up: 0.333333334 three times is meant to be 1."""
 NUMBERING = 2
 """Tells the draws of `shuffled` from other draws with the same seed."""
 
@@ -36,7 +39,7 @@ class Kind:
     """`rows(arguments, workers, round, seed)` is the mixing matrix of a round, `pattern(arguments, workers)` what the
     function of that name says, `refusal(arguments, workers)` likewise. `spread` is the largest 1 - lambda_min(W) that
     there is for any number of workers (its least upper bound); of one that `wraps` another it is a factor to that
-    one's."""
+    one's, and `least` what there is at least."""
 
     rows: Callable[[Arguments, int, int, int], Rows]
     pattern: Callable[[Arguments, int], int] = lambda arguments, workers: 1
@@ -44,8 +47,11 @@ class Kind:
     changes: bool = False
     random: bool = False
     directed: bool = False
+    balanced: Callable[[Arguments], bool] = lambda arguments: True
+    """Whether the matrix is doubly stochastic, so that a mix keeps the workers' mean."""
     spread: float = 2.0
     wraps: bool = False
+    least: float = 0.0
 
 
 # --- weights
@@ -83,7 +89,36 @@ def given(edges: Arguments, workers: int) -> Rows:
     )
 
 
-# --- what has arguments: edges, and what wraps another topology
+def shared_out(arrows: Arguments, workers: int) -> Rows:
+    """`arrows` as (sender, receiver) or (sender, receiver, weight). Without weights a sender gives itself and each of
+    its receivers the same; with them it keeps what they leave."""
+    heard: list[dict[int, float]] = [{} for _ in range(workers)]
+    for sender, given_away in sent(arrows, workers).items():
+        for receiver, weight in given_away.items():
+            heard[receiver][sender] = weight
+        heard[sender][sender] = 1 / (1 + len(given_away)) if _unweighted(arrows) else _left(given_away)
+    return tuple(tuple(sorted(row.items())) for row in heard)
+
+
+def sent(arrows: Arguments, workers: int) -> dict[int, dict[int, float]]:
+    """By sender, what of its own each receiver gets."""
+    receivers: dict[int, dict[int, float]] = {rank: {} for rank in range(workers)}
+    for sender, receiver, *weight in arrows:
+        receivers[sender][receiver] = float(weight[0]) if weight else 0.0
+    if _unweighted(arrows):
+        return {s: dict.fromkeys(found, 1 / (1 + len(found))) for s, found in receivers.items()}
+    return receivers
+
+
+def _unweighted(arrows: Arguments) -> bool:
+    return not arrows or len(arrows[0]) == 2
+
+
+def _left(given_away: dict[int, float]) -> float:
+    return max(0.0, 1 - fsum(given_away.values()))
+
+
+# --- what has arguments: edges, arrows, and what wraps another topology
 
 
 def _edges(edges: Arguments, workers: int, round: int, seed: int) -> Rows:
@@ -93,10 +128,28 @@ def _edges(edges: Arguments, workers: int, round: int, seed: int) -> Rows:
 
 
 def _edges_refusal(edges: Arguments, workers: int) -> str | None:
+    return _too_few("edges", edges, workers)
+
+
+def _too_few(what: str, edges: Arguments, workers: int) -> str | None:
     highest = max((rank for edge in edges for rank in edge[:2]), default=0)
     if highest < workers:
         return None
-    return f"the edges name worker {highest}, so there must be {highest + 1} workers or more, not {workers}"
+    return f"the {what} name worker {highest}, so there must be {highest + 1} workers or more, not {workers}"
+
+
+def _arrows(arrows: Arguments, workers: int, round: int, seed: int) -> Rows:
+    return shared_out(arrows, workers)
+
+
+def _arrows_refusal(arrows: Arguments, workers: int) -> str | None:
+    return _too_few("arrows", arrows, workers)
+
+
+def _balanced(arrows: Arguments) -> bool:
+    """Workers that the file does not name are alone, with any number of them."""
+    workers = 1 + max((rank for arrow in arrows for rank in arrow[:2]), default=0)
+    return all(abs(fsum(weight for _, weight in row) - 1) <= SLACK for row in shared_out(arrows, workers))
 
 
 def _lazy(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
@@ -123,6 +176,35 @@ def _inner_pattern(arguments: Arguments, workers: int) -> int:
 
 def _inner_refusal(arguments: Arguments, workers: int) -> str | None:
     return refusal(arguments[0], workers)
+
+
+def _hierarchy(arguments: Arguments, workers: int, round: int, seed: int) -> Rows:
+    """The machines' matrix, each entry dealt evenly to the workers of that machine: its Kronecker product with the mean
+    within one."""
+    outer, inner = _machines(arguments)
+    spread = [
+        tuple((machine * inner + local, weight / inner) for machine, weight in row for local in range(inner))
+        for row in rows(outer, workers // inner, round, seed)
+    ]
+    return tuple(spread[rank // inner] for rank in range(workers))
+
+
+def _machines(arguments: Arguments) -> tuple[Topology, int]:
+    """The topology of machines and how many workers each has; one, until somebody says."""
+    return arguments[0], arguments[1] if len(arguments) > 1 else 1
+
+
+def _hierarchy_pattern(arguments: Arguments, workers: int) -> int:
+    outer, inner = _machines(arguments)
+    return pattern(outer, workers // inner)
+
+
+def _hierarchy_refusal(arguments: Arguments, workers: int) -> str | None:
+    outer, inner = _machines(arguments)
+    if workers % inner:
+        return f"{workers} workers are not a whole number of machines with {inner} workers each"
+    why = refusal(outer, workers // inner)
+    return why and f"of machines with {inner} workers each: {why}"
 
 
 # --- worker counts
@@ -182,8 +264,10 @@ TOPOLOGIES: dict[str, Kind] = {
     "shift_one": _turning(graphs.shift_one, pattern=lambda arguments, workers: (workers + 1) // 2, spread=1.0),
     "random_pairs": Kind(_random_pairs, changes=True, random=True, spread=1.0),
     "edges": Kind(_edges, refusal=_edges_refusal),
+    "arrows": Kind(_arrows, refusal=_arrows_refusal, directed=True, balanced=_balanced),
     "lazy": Kind(_lazy, _inner_pattern, _inner_refusal, spread=0.5, wraps=True),
     "shuffled": Kind(_shuffled, _inner_pattern, _inner_refusal, changes=True, random=True, spread=1.0, wraps=True),
+    "hierarchy": Kind(_hierarchy, _hierarchy_pattern, _hierarchy_refusal, spread=1.0, least=1.0, wraps=True),
 }
 
 
@@ -212,9 +296,34 @@ def directed(topology: Topology) -> bool:
     return TOPOLOGIES[topology.name].directed or any(directed(part) for part in inner(topology))
 
 
+def doubly_stochastic(topology: Topology) -> bool:
+    """Whether what each worker hears adds up to 1, as what each sends does: a mix keeps the workers' mean."""
+    return TOPOLOGIES[topology.name].balanced(topology.arguments) and all(map(doubly_stochastic, inner(topology)))
+
+
 def spread(topology: Topology) -> float:
     """1 - lambda_min(W), at most."""
-    return prod((spread(part) for part in inner(topology)), start=TOPOLOGIES[topology.name].spread)
+    kind = TOPOLOGIES[topology.name]
+    return max(kind.least, prod((spread(part) for part in inner(topology)), start=kind.spread))
+
+
+def located(topology: Topology, inner: int) -> Topology:
+    """What `topology` means where a machine has `inner` workers, unless it says so itself."""
+    open = topology.name == "hierarchy" and len(topology.arguments) == 1
+    return Topology(topology.name, (*topology.arguments, inner)) if open else topology
+
+
+def machine_size(topology: Topology) -> int | None:
+    """The workers of a machine, where a topology knows any."""
+    return _machines(topology.arguments)[1] if topology.name == "hierarchy" else None
+
+
+def at_odds(topology: Topology, workers: int) -> tuple[Topology, int]:
+    """The topology and number of those who can disagree: in a hierarchy machines, after a round."""
+    if topology.name != "hierarchy":
+        return topology, workers
+    outer, inner = _machines(topology.arguments)
+    return outer, workers // inner
 
 
 def period(topology: Topology, workers: int) -> int | None:

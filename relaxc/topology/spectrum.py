@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relaxc.topology.kinds import pattern, period, rows
+from relaxc.topology.kinds import at_odds, doubly_stochastic, pattern, period, rows
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+AT, SURELY = 1e-5, 1e-4
+"""How near an eigenvalue is at a bound, and how far below one it is beyond it."""
 NOTHING = 1e-12
 """What is left of a disagreement that is no more than rounding."""
 
@@ -23,13 +25,32 @@ def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     eigenvalue of E[P'P])^(1/k), of the squared disagreement, P the rounds of one numbering of workers. That is a
     closed form for any seed: all numberings are equally likely, so E[P'P] = aI + b11' with a = (tr P'P - 1) / (n - 1).
     For random pairs of an even number it is n / (2(n - 1)) (Boyd et al. 2006).
+
+    What is column stochastic only leaves workers with unequal masses, not with the mean: 1 - (second largest
+    |eigenvalue| of P)^(1/k), by which the ratio of value and mass comes to it; of `shuffled` for one numbering.
     """
+    topology, workers = at_odds(topology, workers)
     if workers == 1:
         return 1.0
     rounds = pattern(topology, workers)
     product = _product(topology, workers, rounds, seed)
-    left = _left(product) if period(topology, workers) is not None else _left_on_average(product)
+    left = _left_of(topology, product)
     return 1 - (left ** (1 / rounds) if left > NOTHING else 0.0)
+
+
+def exact(topology: Topology, workers: int) -> bool:
+    """Whether a period of rounds makes the exact mean of any values: their product is 11'/n. Of a one-peer schedule
+    that is so for a power of two of workers, and of no random one for more than two."""
+    return left_over(topology, workers) <= NOTHING
+
+
+def left_over(topology: Topology, workers: int) -> float:
+    """What a period of rounds leaves of the workers' disagreement (its norm): at most, and for what is drawn anew as a
+    root mean square."""
+    if workers == 1:
+        return 0.0
+    product = _product(topology, workers, pattern(topology, workers), 0)
+    return _left(product) if period(topology, workers) is not None else max(0.0, _left_on_average(product)) ** 0.5
 
 
 def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArray[Any]:
@@ -39,6 +60,18 @@ def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArra
     for round in range(rounds):
         product = matrix(topology, workers, round, seed) @ product
     return product
+
+
+def _left_of(topology: Topology, product: NDArray[Any]) -> float:
+    if not doubly_stochastic(topology):
+        return _second(product)
+    return _left(product) if period(topology, len(product)) is not None else _left_on_average(product)
+
+
+def _second(product: NDArray[Any]) -> float:
+    import numpy as np
+
+    return float(np.sort(np.abs(np.linalg.eigvals(product)))[-2])
 
 
 def _left(product: NDArray[Any]) -> float:
@@ -61,8 +94,8 @@ def smallest_eigenvalue(topology: Topology, workers: int) -> float:
 
 def connected(topology: Topology, workers: int) -> bool:
     """Whether what a worker knows reaches every other one, over a period; where workers are numbered anew, sooner or
-    later. W is doubly stochastic, so that a directed path back exists wherever there is one."""
-    edges = [
+    later."""
+    heard = [
         (rank, peer)
         for round in range(pattern(topology, workers))
         for rank, row in enumerate(rows(topology, workers, round, 0))
@@ -70,19 +103,19 @@ def connected(topology: Topology, workers: int) -> bool:
         if peer != rank
     ]
     if workers == 1 or period(topology, workers) is None:
-        return workers == 1 or bool(edges)
-    return len(_reached(edges)) == workers
+        return workers == 1 or bool(heard)
+    hearing = [(peer, rank) for rank, peer in heard]
+    return len(_reached(heard)) == len(_reached(hearing)) == workers
 
 
-def _reached(edges: list[tuple[int, int]]) -> set[int]:
-    """The workers that worker 0 is connected with, itself included."""
-    neighbours: dict[int, set[int]] = {0: set()}
-    for i, j in edges:
+def _reached(arrows: list[tuple[int, int]]) -> set[int]:
+    """The workers that paths from worker 0 lead to, itself included."""
+    neighbours: dict[int, set[int]] = {}
+    for i, j in arrows:
         neighbours.setdefault(i, set()).add(j)
-        neighbours.setdefault(j, set()).add(i)
     reached, waiting = {0}, [0]
     while waiting:
-        new = neighbours[waiting.pop()] - reached
+        new = neighbours.get(waiting.pop(), set()) - reached
         reached |= new
         waiting += new
     return reached

@@ -6,19 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+OF_A_FILE = ("edges", "arrows")
+"""Topologies whose arguments are the lines of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """ring, torus, lazy(ring), ... by `name`. `arguments` are an inner topology, or for `edges` its edges, (i, j) or
-    (i, j, weight), so that a plan needs no other file. Plain data: it is stored in plans."""
+    """ring, torus, lazy(ring), ... by `name`. `arguments` are an inner topology, for hierarchy with the workers of a
+    machine behind it, or for `edges` and `arrows` those of its file, (i, j) or (i, j, weight), so that a plan needs no
+    other file. Plain data: it is stored in plans."""
 
     name: str
     arguments: tuple[object, ...] = ()
 
     def __str__(self) -> str:
-        if self.name == "edges":
-            return f"edges({len(self.arguments)} edges)"
-        return f"{self.name}({', '.join(map(str, self.arguments))})" if self.arguments else self.name
+        if self.name in OF_A_FILE:
+            return f"{self.name}({len(self.arguments)} {self.name})"
+        return f"{self.name}({', '.join(map(written, self.arguments))})" if self.arguments else self.name
+
+
+def written(argument: object) -> str:
+    """As in a spec: a number is the workers of a machine."""
+    return f"inner = {argument}" if isinstance(argument, int) else str(argument)
 
 
 def to_plain(topology: Topology) -> list[Any]:

@@ -76,3 +76,7 @@ class Layout:
         whole, rest = divmod(elements, block)
         size = whole * self.block_bytes(block, real_bytes)
         return size + (self.block_bytes(rest, real_bytes) if rest else 0)
+
+
+EXACT = Layout(512, (Field("value", WireType("real"), True),))
+"""Plain numbers of the arithmetic's type, one behind the other."""

@@ -1,148 +1,26 @@
 """Routes as data: what each worker computes, sends and receives for one piece, phase by phase.
 
 For a mean or a sum a piece is cut into one chunk per worker: chunk c is what worker c owns of it (ownership.py). A
-route is a function of (rank, workers) that returns phases; a phase is a list of moves in order. Interpreter, verifier,
-schedule and, through the schedule, the C++ runtime all execute these same lists. What a route means is defined once
-more, without messages, in program/exchange.py, which they are held against.
-
-All workers have the same number of phases, and a message is received in a later phase than the one it is sent in: the
-queue runs phases in rounds, so this is what keeps workers from waiting for each other in a circle. `verify` checks it.
-
-A message is named by what it holds, (stage, chunk, who made it); a leg is one use of the connection between two
-workers: within a leg a worker sends a peer at most one message, so legs become tags.
+route is a function of (rank, workers) that returns phases; a phase is a list of moves in order (moves.py).
+Interpreter, verifier, schedule and, through the schedule, the C++ runtime all execute these same lists. What a route
+means is defined once more, without messages, in program/exchange.py, which they are held against.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Sequence
+
+from relaxc.wire.machines import hierarchy
+from relaxc.wire.moves import WHEN, Kernel, Message, Move, Phase, Receive, Route, Run, Send
+
+WEIGHTED = frozenset({"mix", "push"})
+"""Exchanges that add up what the neighbours in a topology send, each times its weight."""
+NEIGHBOURLY = WEIGHTED | {"relay"}
+"""Exchanges with the neighbours in a topology; all others are with everyone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A fused local computation over the blocks of one chunk.
-
-    value = sum of the decoded input messages, in the order given, each times its weight if `weighted`
-            + tensor            if `tensor`
-            * 1/workers         if `averages`
-            + residual          if `residual`
-    The tensor is the kernel's operand `value`: a gradient, or the slot of an exchange. A kernel writes `value` there
-    (`decodes`), or encodes it to the output message; with `residual`, residual := value - decoded(output), element by
-    element where that is finite. `owner` tells which residual and which dither key: the owner's (of the mean, keyed
-    without the worker) or the worker's. A codec with `near` decodes next to what the tensor held,
-    so a kernel that adds a residual leaves the sum there.
-    """
-
-    name: str
-    inputs: str
-    """none, one, many (as many as are given)"""
-    tensor: bool
-    averages: bool
-    residual: bool
-    owner: bool
-    decodes: bool = False
-    contributes: bool = False
-    """It encodes this worker's own contribution, nothing else: the place of `feedback = worker`."""
-    weighted: bool = False
-
-    @property
-    def label(self) -> str:
-        """What a profiler calls it."""
-        return "decode" if self.decodes else "encode" if self.contributes else "reduce"
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A code of a chunk. `stage` tells apart the codes that one worker makes of it; 0 is its contribution."""
-
-    stage: int
-    chunk: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Run `kernel` on `chunk`; `inputs` are messages held here, `output` is None where the kernel decodes."""
-
-    kernel: str
-    chunk: int
-    inputs: tuple[tuple[int, Message], ...] = ()
-    """(the rank that made it, message)"""
-    output: Message | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    message: Message
-    made_by: int
-    peer: int
-    leg: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receive:
-    """Wait until `message` from `peer` is here. It was made by `made_by`, who need not be `peer`."""
-
-    message: Message
-    made_by: int
-    peer: int
-    leg: int
-
-
-Move = Run | Send | Receive
-Phase = tuple[Move, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """`legs(workers)` is how many legs a piece has; `roundings(workers)` how often a value
-    is encoded between a contribution and the result."""
-
-    name: str
-    phases: Callable[[int, int], tuple[Phase, ...]]
-    of_mean: Callable[[str], tuple[Kernel, ...]]
-    """The kernels of a mean with this feedback."""
-    legs: Callable[[int], int]
-    roundings: Callable[[int], int]
-    sentences: tuple[str, ...]
-    """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
-
-    def story_of(self, kind: str, when: str) -> tuple[str, ...]:
-        """Of a mean or a sum. `when` names who does it, too: "at the end of an iteration, each worker"."""
-        told = tuple(line.replace("{when}", when) for line in self.sentences)
-        if kind == "mean":
-            return told
-        return tuple(t.replace(_DIVIDES, "").replace(" mean", " sum") for t in told)
-
-    def kernels(self, feedback: str, kind: str = "mean") -> tuple[Kernel, ...]:
-        """Those of a `mean` or a `sum`, which has the same ones without the division."""
-        kernels = self.of_mean(feedback)
-        return kernels if kind == "mean" else tuple(replace(k, averages=False) for k in kernels)
-
-    def sends(self, workers: int) -> float:
-        """Chunks that a worker sends for each that it owns, the mean over workers."""
-        moves = (m for rank in range(workers) for phase in self.phases(rank, workers) for m in phase)
-        return sum(isinstance(m, Send) for m in moves) / workers
-
-    def buffers(self, workers: int) -> float:
-        """Messages that a worker holds for each chunk that it owns, the mean over workers."""
-        held = {
-            (rank, *key)
-            for rank in range(workers)
-            for phase in self.phases(rank, workers)
-            for move in phase
-            for key in _touched(rank, move)
-        }
-        return len(held) / workers
-
-
-def _touched(rank: int, move: Move) -> list[tuple[int, Message]]:
-    if isinstance(move, Run):
-        return [*move.inputs, *([(rank, move.output)] if move.output else [])]
-    return [(move.made_by, move.message)]
-
-
-WHEN = "as soon as backward has made a bucket's gradients, each worker"
-_DIVIDES = " divides,"
+__all__ = ["WHEN", "Kernel", "Message", "Move", "Phase", "Receive", "Route", "Run", "Send"]
 
 
 def _kernels_all(feedback: str) -> tuple[Kernel, ...]:
@@ -239,32 +117,122 @@ _RING = Route(
         "the encoded mean goes once round the ring; every worker decodes the same bytes",
     ),
 )
-ROUTES = {route.name: route for route in (_ALL, _RING)}
+ROUTES = {route.name: route for route in (_ALL, _RING, hierarchy(1))}
+"""By name. A hierarchy is of machines with one worker each until somebody says how many there are."""
 DEFAULT_ROUTE = _ALL.name
+_WITH_INNER = re.compile(r"hierarchy\(inner = (\d+)\)")
+
+
+def route_of(name: str) -> Route:
+    """The route that a program names: all, ring, hierarchy, or hierarchy(inner = 4). Raise KeyError for another."""
+    found = _WITH_INNER.fullmatch(name)
+    return ROUTES[name] if found is None else hierarchy(int(found[1]))
+
+
+def located(name: str, inner: int) -> str:
+    """The route that `name` means where a machine has `inner` workers, unless it says so itself."""
+    return hierarchy_of(inner) if name == "hierarchy" else name
+
+
+def hierarchy_of(inner: int) -> str:
+    return f"hierarchy(inner = {inner})"
+
 
 # --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
 
 
-def gather_kernels(kind: str, feedback: str) -> tuple[Kernel, ...]:
-    """`kind` is mean, sum or mix; `feedback` none or worker."""
+def gather_kernels(kind: str, feedback: str, guarded: bool = False) -> tuple[Kernel, ...]:
+    """`kind` is mean, sum, mix or push; `feedback` none or worker; `guarded`: the codec has a guard."""
     residual = feedback in ("worker", "both")
+    check = Kernel("check", "one", tensor=False, averages=False, residual=False, owner=False, checks=True)
     return (
         Kernel("contribute", "none", tensor=True, averages=False, residual=residual, owner=False, contributes=True),
+        *((check,) if guarded else ()),
         Kernel(
             "gather", "many", tensor=False, averages=kind == "mean", residual=False, owner=False, decodes=True,
-            weighted=kind == "mix",
+            weighted=kind in WEIGHTED,
         ),
     )  # fmt: skip
 
 
-def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[int]) -> tuple[Phase, ...]:
+TRIPS_LEG, VALUES_LEG = 1, 2
+
+
+def gather_legs(guarded: bool) -> int:
+    return 3 if guarded else 1
+
+
+def gather_phases(
+    rank: int, receives_from: Sequence[int], sends_to: Sequence[int], guarded: bool = False
+) -> tuple[Phase, ...]:
     """A piece is one chunk, number 0. The inputs of `gather` are in rank order, this worker's own at its place; for a
-    mix their weights are topology.weights(...), in the same order. Neighbours are given without the worker itself."""
+    mix or push their weights are topology.weights(...), in the same order. Neighbours are given without the worker.
+
+    With a guard, each receiver tells each sender which blocks have tripped, and is sent what was put into those."""
     own = Message(0, 0)
     out: list[Move] = [Run("contribute", 0, output=own)]
     out += [Send(own, rank, peer, 0) for peer in sends_to]
-    back: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
-    back.append(Run("gather", 0, tuple((maker, own) for maker in sorted({rank, *receives_from}))))
+    heard: list[Move] = [Receive(own, peer, peer, 0) for peer in receives_from]
+    makers = sorted({rank, *receives_from})
+    inputs = tuple((maker, own) for maker in makers)
+    if not guarded:
+        return tuple(out), (*heard, Run("gather", 0, inputs))
+    told: list[Move] = []
+    for peer in receives_from:
+        trips = Message(peer, 0, "trips")
+        told += [
+            Receive(own, peer, peer, 0),
+            Run("check", 0, ((peer, own),), trips),
+            Send(trips, rank, peer, TRIPS_LEG),
+        ]
+    asked: list[Move] = []
+    for peer in sends_to:
+        trips, values = Message(rank, 0, "trips"), Message(peer, 0, "values")
+        asked += [Receive(trips, peer, peer, TRIPS_LEG), Send(values, rank, peer, VALUES_LEG)]
+    again = Message(rank, 0, "values")
+    back: list[Move] = [Receive(again, peer, peer, VALUES_LEG) for peer in receives_from]
+    near = tuple(None if maker == rank else (maker, again) for maker in makers)
+    return tuple(out), tuple(told), tuple(asked), (*back, Run("gather", 0, inputs, near=near))
+
+
+# --- relay, over a tree: a message for each neighbour, made of what all others sent in the round before
+
+
+def relay_kernels() -> tuple[Kernel, ...]:
+    """A worker at the end of a branch passes on its own value alone: `contribute`."""
+    return (
+        Kernel("contribute", "none", tensor=True, averages=False, residual=False, owner=False, contributes=True),
+        Kernel("pass_on", "many", tensor=True, averages=False, residual=False, owner=False),
+        Kernel("collect", "many", tensor=True, averages=False, residual=False, owner=False, decodes=True),
+        Kernel("hold", "one", tensor=False, averages=False, residual=False, owner=False),
+    )
+
+
+def passed_to(peer: int) -> Message:
+    """What a worker makes for that neighbour."""
+    return Message(1 + peer, 0)
+
+
+def held_from(peer: int) -> Message:
+    """A worker's copy of what that neighbour sent in the round before; zeros at first. It lives on between rounds."""
+    return Message(-1 - peer, 0)
+
+
+def relay_phases(rank: int, neighbours: Sequence[int]) -> tuple[Phase, ...]:
+    """A piece is one chunk, number 0. Inputs are in rank order. What has arrived is copied once it has been used: the
+    next round's may arrive before that one's messages are made."""
+    out: list[Move] = []
+    for peer in neighbours:
+        others = tuple((rank, held_from(k)) for k in neighbours if k != peer)
+        out += [
+            Run("pass_on" if others else "contribute", 0, others, passed_to(peer)),
+            Send(passed_to(peer), rank, peer, 0),
+        ]
+    own = passed_to(rank)
+    back: list[Move] = [Receive(own, peer, peer, 0) for peer in neighbours]
+    if neighbours:
+        back.append(Run("collect", 0, tuple((peer, own) for peer in neighbours)))
+    back += [Run("hold", 0, ((peer, own),), held_from(peer)) for peer in neighbours]
     return tuple(out), tuple(back)
 
 
@@ -273,12 +241,16 @@ def gather_phases(rank: int, receives_from: Sequence[int], sends_to: Sequence[in
 
 def gathers(kind: str, coded: bool) -> bool:
     """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
-    return coded or kind == "mix"
+    return coded or kind in WEIGHTED
 
 
-def kernels_of(kind: str, route: str, feedback: str, coded: bool) -> tuple[Kernel, ...]:
-    """All that the messages of an exchange need."""
-    return gather_kernels(kind, feedback) if gathers(kind, coded) else ROUTES[route].kernels(feedback, kind)
+def kernels_of(kind: str, route: str, feedback: str, coded: bool, guarded: bool = False) -> tuple[Kernel, ...]:
+    """All that the messages of an exchange need; `guarded`: its codec has a guard."""
+    if kind == "relay":
+        return relay_kernels()
+    if gathers(kind, coded):
+        return gather_kernels(kind, feedback, guarded)
+    return route_of(route).kernels(feedback, kind)
 
 
 def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
@@ -291,6 +263,15 @@ def done_by_fragments(leaves: str, lands: str) -> frozenset[str]:
 GATHER_STORY = (
     "each worker encodes what it contributes ({code}) and sends it to each of its neighbours",
     "each worker decodes what its neighbours sent, and its own, and adds them up in rank order with their weights",
+)
+GUARDED_STORY = (
+    GATHER_STORY[0],
+    "each worker checks what it is sent and answers with a byte a block; blocks that fail are sent again as they are",
+    GATHER_STORY[1],
+)
+RELAY_STORY = (
+    "each worker sends each of its neighbours its own numbers plus what all other neighbours sent it last time",
+    "each worker adds what its neighbours sent to its own: everyone's numbers, as old as the path to them is long",
 )
 GATHER_ALL_STORY = (
     "each worker sends its code ({code}) to every other",

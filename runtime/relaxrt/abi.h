@@ -22,6 +22,8 @@ struct relaxrt_call {
   const double* numbers;         // the kernel's numbers, in the plan's order; null where it has none
   int64_t workers;
   uint64_t key;                  // wire/dither.py: message_key(seed, iteration, place, worker)
+  const void* const* near;       // for each input what it is decoded near to, its segments one behind the other, in the
+                                 // arithmetic type; null, or null for an input: what the kernel's operand holds
 };
 
 // Every generated kernel has this type. Segments follow one another in the messages without padding.

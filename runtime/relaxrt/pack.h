@@ -54,6 +54,7 @@ RELAXRT_SHARED void pack(const uint8_t* items, int32_t n, uint8_t* out) {
   if constexpr (bits & 1) pack_part<1>(items, n, shift, out), out += packed_bytes<1>(n), shift += 1;
   if constexpr (bits & 2) pack_part<2>(items, n, shift, out), out += packed_bytes<2>(n), shift += 2;
   if constexpr (bits & 4) pack_part<4>(items, n, shift, out);
+  if constexpr (bits & 8) pack_part<8>(items, n, shift, out);
 }
 
 template <int bits>
@@ -62,6 +63,7 @@ RELAXRT_SHARED void unpack(const uint8_t* in, int32_t n, uint8_t* items) {
   if constexpr (bits & 1) unpack_part<1>(in, n, shift, items), in += packed_bytes<1>(n), shift += 1;
   if constexpr (bits & 2) unpack_part<2>(in, n, shift, items), in += packed_bytes<2>(n), shift += 2;
   if constexpr (bits & 4) unpack_part<4>(in, n, shift, items);
+  if constexpr (bits & 8) unpack_part<8>(in, n, shift, items);
 }
 
 }  // namespace relaxrt

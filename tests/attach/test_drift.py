@@ -69,6 +69,49 @@ def attach_in_parts(rank: int, workers: int, folder: str) -> list[str]:
     return [str(w.message) for w in said]
 
 
+CORRECTED = """algorithm d2(topology = ring) {
+  state fix = 0
+  let before = weight
+  step
+  let update = weight - before
+  weight = mix(weight + fix, topology)
+  fix = weight - before - update
+}
+relax with d2"""
+
+
+def corrected_over(rank: int, workers: int, folder: str, topology: str) -> list[str]:
+    import warnings
+
+    import torch
+
+    import relaxc
+    from relaxc.errors import RelaxError
+
+    model = torch.nn.Linear(5, 3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            plan = relaxc.compile(Path(f"{folder}/{topology}.relax"))
+            plan.attach(model, torch.optim.SGD(model.parameters(), 0.1), timeout=30).detach()
+        except RelaxError as error:
+            return [error.code]
+    return [str(w.message) for w in said]
+
+
+def test_disagreements_that_never_die_out_or_grow(pool: Pool, tmp_path: Path) -> None:
+    """D2 over four workers: exactly at its bound on a ring, beyond it on a graph of two who swap, and well on both
+    lazily."""
+    (tmp_path / "swaps").write_text("0 1 0.9\n1 2 0.1\n2 3 0.9\n")
+    for name, topology in (("ring", "ring"), ("swaps", 'edges("swaps")'), ("lazy", "lazy(ring)")):
+        (tmp_path / f"{name}.relax").write_text(f"{CORRECTED} {{ topology = {topology} }}\n")
+    (said, *others) = pool.run(corrected_over, 4, str(tmp_path), "ring")
+    assert len(said) == 1 and "use lazy(ring)" in said[0] and others == [[], [], []]
+    assert pool.run(corrected_over, 4, str(tmp_path), "swaps") == [["RX0370"]] * 4
+    assert pool.run(corrected_over, 4, str(tmp_path), "lazy") == [[]] * 4
+    assert pool.run(corrected_over, 3, str(tmp_path), "ring") == [[]] * 3
+
+
 def test_workers_that_never_hear_of_each_other_are_told(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "pairs").write_text("0 1\n2 3\n")
     (tmp_path / "apart.relax").write_text('relax with dpsgd { topology = edges("pairs") }\n')

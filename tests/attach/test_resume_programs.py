@@ -17,6 +17,7 @@ SPECS = {
     "adapt": "relax with dpsgd_atc { topology = random_pairs }",
     "choco": "relax with choco { compress = qsgd(4) }",
     "late": "relax weights { every = 3, delay = 2 }",
+    "followed": "relax with moniqua { compress = modulo(8bit, unit = auto) }",
     "momentum": "relax momentum { warmup = 3, compress = 1bit }",
     "streaming": """
 algorithm streaming(period = 3, late = 2) {
@@ -51,6 +52,15 @@ relax with tracking
     "low rank momentum": "relax momentum { warmup = 3, compress = lowrank(2) }",
     "geometric": "relax with swarm_blocking { period = geometric(2) }",
     "norm": "algorithm n { state size = 1  step  weight = mix(weight, ring) / size * size  size = norm(weight) }\nrelax with n",
+    "pushed": "relax with sgp { topology = exponential }",
+    "pushed late": "relax with osgp { late = 2 }",
+    "relay": "relax with relaysgd",
+    "relay late": """
+algorithm r { state first = weight  step
+  every 2 { let all_of_it = relay(weight - first, star)  let heard = relay(norm(weight) / 10, chain)
+    after 3 { weight += 0.1 * (all_of_it / (workers + heard) - (weight - first)) } } }
+relax with r
+""",
     "many late": """
 algorithm many { step  let half = weight / 2  every 2 { let m = mix(weight, ring)
   after 3 { weight += (m - 2 * half) / 8 } } }
@@ -112,7 +122,7 @@ def resumed(rank: int, workers: int, spec: str, stop: int) -> None:
 @pytest.mark.parametrize("stop", [0, 4, 5])
 @pytest.mark.parametrize("name", SPECS)
 def test_the_same_bits_as_not_stopping(pool: Pool, name: str, stop: int) -> None:
-    pool.run(resumed, 2, SPECS[name], stop)
+    pool.run(resumed, 3 if name.startswith("relay") else 2, SPECS[name], stop)
 
 
 def one_saves(rank: int, workers: int) -> None:
@@ -165,6 +175,40 @@ def test_another_number_of_workers(pool: Pool) -> None:
             wanted = (states[0][f"{key}0"].double() + states[1][f"{key}1"].double()) / 2
             torch.testing.assert_close(found[f"{key}{rank}"].double(), wanted, rtol=1e-6, atol=1e-7)
         assert found[f"control/0.weight/t/rank{rank}"] == 3
+
+
+def relayed_by(rank: int, workers: int, union: dict[str, Any] | None) -> tuple[dict[str, Any], float]:
+    """The state after some iterations, and what the first one leaves of the first parameter's first element."""
+    model, optimizer = kit("")
+    relaxed = loops.plan(COUNTED).attach(model, optimizer)
+    if union is not None:
+        relaxed.load_state_dict(union)
+    loops.step(model, optimizer, rank, 3)
+    relaxed.complete()
+    first = float(relaxed.state_dict()[f"state/heard/0.weight/rank{rank}"])
+    for t in range(3):
+        loops.step(model, optimizer, rank, t)
+    saved = relaxed.state_dict()
+    relaxed.detach()
+    return saved, first
+
+
+COUNTED = """
+algorithm counted { state heard = 0  step  heard = relay(1, chain)  weight = relay(weight, chain) / heard }
+relax with counted
+"""
+
+
+def test_relays_begin_anew_among_another_number_of_workers(pool: Pool) -> None:
+    """At first a worker hears its neighbours; of the old workers, in time everyone."""
+    states = pool.run(relayed_by, 4, None)
+    assert [first for _, first in states] == [2, 3, 3, 2]
+    assert [float(s[f"state/heard/0.weight/rank{rank}"]) for rank, (s, _) in enumerate(states)] == [4, 4, 4, 4]
+    union = {key: value for state, _ in states for key, value in state.items()}
+    assert {"relay/0.2/0.weight/rank1", "relay/1.1/0.weight/rank2"} <= union.keys()
+    assert "relay/0.2/0.weight/rank0" not in union
+    assert [first for _, first in pool.run(relayed_by, 3, union)] == [2, 3, 2]
+    assert [first for _, first in pool.run(relayed_by, 4, union)] == [4, 4, 4, 4]
 
 
 def refusals(rank: int, workers: int) -> None:

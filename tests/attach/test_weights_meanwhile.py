@@ -51,6 +51,26 @@ def test_an_edit_behind_the_step(pool: Pool, spec: str, complete: bool) -> None:
     pool.run(edited, 2, spec, complete)
 
 
+def edited_before_the_step(rank: int, workers: int, spec: str, refuses: bool) -> None:
+    model = loops.mlp()
+    relaxed, optimizer = attached(spec, model)
+    loops.backward(model, rank, 0)
+    clamp(model)
+    if refuses:
+        loops.refused("RX0619", optimizer.step)
+    else:
+        optimizer.step()
+        relaxed.complete()
+        assert max(float(w.abs().max()) for w in loops.weights(model)) < 0.2
+        relaxed.detach()
+
+
+@pytest.mark.parametrize(("spec", "refuses"), [(BEGUN, True), ("relax with sgp", False), (LATE, False)])
+def test_an_edit_before_the_step(pool: Pool, spec: str, refuses: bool) -> None:
+    """Where only states have left by then, as sgp's mass has, weights may change."""
+    pool.run(edited_before_the_step, 2, spec, refuses)
+
+
 def edited_in_hook(rank: int, workers: int) -> None:
     model = loops.mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

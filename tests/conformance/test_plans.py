@@ -29,7 +29,10 @@ PARAMETERS = tuple(
 ITERATIONS = 5
 NAN_AT, ABSENT_AT, ABSENT_EVERYWHERE_AT = 1, 2, 3
 
-LIBRARY = ["allreduce", "bf16", "bytegrad", "delayed_sgd", "double_squeeze", "fp16", "qsgd", "quickstart"]
+LIBRARY = [
+    "allreduce", "bagua_minmax", "bf16", "bytegrad", "delayed_sgd", "double_squeeze", "fp16", "majority_vote", "natural", "qsgd",
+    "quickstart", "terngrad",
+]  # fmt: skip
 """Those that exchange gradients only."""
 VARIANTS = {
     "minmax2": "relax gradients { compress = 2bit }",

@@ -40,8 +40,6 @@ VARIANTS = {
     "choco stochastic": "relax with choco { compress = qsgd(4), topology = exponential, gamma = 0.1 }",
     "dpsgd compressed": "algorithm a { weight = mix(weight, ring, compress = 8bit, feedback = none) step }\nrelax with a",
     "dpsgd feedback": "algorithm a { step weight = mix(weight, ring, compress = 8bit, feedback = worker) }\nrelax with a",
-    "one peer": "relax with dpsgd_atc { topology = one_peer_exponential }",
-    "shift one": "relax with dpsgd { topology = shift_one }",
     "random pairs": "relax with dpsgd { topology = random_pairs }",
     "star": "relax with dpsgd_atc { topology = star }",
     "lazy": "relax with dpsgd { topology = lazy(ring) }",
@@ -50,45 +48,9 @@ VARIANTS = {
     "weights": "relax weights { compress = 4bit }",
     "updates": "relax updates { every = 3, compress = 8bit, rate = 0.7, momentum = 0.5 }",
     "late updates": "relax updates { every = 4, rate = 0.7, momentum = 0.5, delay = 2 }",
-    "streaming": """
-algorithm streaming(period = 4, late = 2, keep = 0.5, rate = 0.7, momentum = 0.6, compress = 4bit) {
-  state anchor = weight
-  state velocity = 0
-  step
-  every staggered(period) {
-    let drift = mean(anchor - weight, compress = compress)
-    after late {
-      velocity = momentum * velocity + drift
-      anchor -= rate * (drift + momentum * velocity)
-      weight = keep * weight + (1 - keep) * anchor
-    }
-  }
-}
-relax with streaming
-""",
-    "d2": """
-algorithm d2(topology = lazy(ring)) {
-  state fix = 0
-  let before = weight
-  step
-  let update = weight - before
-  weight = mix(weight + fix, topology)
-  fix = weight - before - update
-}
-relax with d2
-""",
-    "gradient tracking": """
-algorithm gradient_tracking(topology = ring) {
-  state track = 0
-  state last = 0
-  track = mix(track, topology) + grad - last
-  last = grad
-  grad = track
-  step
-  weight = mix(weight, topology)
-}
-relax with gradient_tracking
-""",
+    "streaming_diloco": "relax with streaming_diloco { period = 4, late = 2, momentum = 0.6 }",
+    "slowmo": "relax with slowmo { period = 3 }",
+    "noloco": "relax with noloco { period = 2 }",
     "geometric": "algorithm g { step every geometric(2) { weight = mix(weight, ring) } }\nrelax with g",
     "coded mean": """
 algorithm coded { step every 2 { let q = encode(weight, 8bit)  weight += mean(q) - decode(q) } }
@@ -98,14 +60,6 @@ relax with coded
 algorithm r { state seen = weight  step  every 2 {
   let moved = mean(weight - seen, compress = 4bit, route = ring)  seen += moved  weight = seen } }
 relax with r
-""",
-    "post local": """
-algorithm post_local(start = 3, period = 2) {
-  phase together for start { grad = mean(grad) }
-  step
-  phase apart { every period { weight = mean(weight) } }
-}
-relax with post_local
 """,
     "two bodies": """
 relax gradients for ndim < 2 { compress = 8bit }
@@ -154,7 +108,25 @@ relax with nested
 algorithm lg { let a = mix(grad, ring)  after 2 { grad = a }  step  every 3 { weight = mix(weight, ring) } }
 relax with lg
 """,
-    "moniqua": "relax weights { compress = modulo(8bit) }",
+    "weights near": "relax weights { compress = modulo(8bit) }",
+    "far apart": "relax weights { compress = modulo(4bit, unit = 0.02, block = 64), topology = exponential }",
+    "far apart and late": "relax weights { compress = modulo(8bit), topology = random_pairs, every = 3, delay = 2 }",
+    "far apart and two late": """
+algorithm two { step  let code = encode(weight, modulo(8bit))  let mine = decode(code)  let m = mix(code, ring)
+  after 2 { weight += (m - mine) / 8 } }
+relax with two
+""",
+    "far apart and followed": "relax weights { compress = modulo(8bit, unit = auto, block = 100), topology = star }",
+    "far apart, followed and late": """
+relax weights { compress = modulo(6bit, unit = auto), topology = random_pairs, every = 3, delay = 2 }""",
+    "far apart, followed and fed back": """
+algorithm a { step weight = mix(weight, ring, compress = modulo(8bit, unit = auto), feedback = worker) }
+relax with a
+""",
+    "far apart and fed back": """
+algorithm a { step weight = mix(weight, ring, compress = modulo(5bit, unit = 0.03), feedback = worker) }
+relax with a
+""",
     "names": """
 algorithm n {
   state residual = weight
@@ -168,12 +140,57 @@ algorithm n {
   weight += (mix(coded_2, ring) - decode(coded_2) + coded) / 8 }
 relax with n
 """,
+    "push sum": """
+algorithm p(topology = exponential) {
+  state mass = 1
+  state raw = weight
+  let before = weight
+  step
+  raw = push(raw + weight - before, topology, compress = bf16)
+  mass = push(mass, topology)
+  weight = raw / mass
+}
+relax with p
+""",
+    "pushed late": "relax with osgp { topology = exponential, late = 2 }",
+    "codes pushed": "algorithm c { step  let q = encode(weight, 8bit)  weight += (push(q, ring) - decode(q)) / 2 }\nrelax with c",
+    "cells": """
+algorithm c {
+  state share = 1
+  state most = 0
+  state late = 0
+  step
+  let size = norm(weight)
+  share = mix(share + size / 100, ring)
+  most = mix(most * 0.5 + t, complete)
+  every 2 { let seen = push(size, shift_one)  after 3 { late = seen - most } }
+  weight = mix(weight, ring) / (1 + share * 1e-3 + late * 1e-4)
+}
+relax with c
+""",
+    "cells of all": """
+algorithm s { state scale = 1  step  scale = 0.5 * scale + mean(norm(weight) / (1 + rank)) / 100
+  every 2 { weight = mix(weight, ring) * (1 - 1e-3 * sum(scale) / workers) } }
+relax with s
+""",
+    "relay star": "relax with relaysgd { topology = star }",
+    "relayed gradients": "algorithm g { grad = relay(grad, star) / relay(1, star)  step }\nrelax with g",
+    "relay late": """
+algorithm r { state first = weight  step
+  every 2 { let total = relay(weight - first, star)  let heard = relay(norm(weight) / 10, chain)
+    after 1 { weight += 0.1 * (total / (workers + heard) - (weight - first)) } } }
+relax with r
+""",
     "own": "algorithm o { step  weight = mix(weight, ring) + own(ring) * weight * 1e-3 }\nrelax with o",
 }
+TRIPPING = ("moniqua", "weights near", *(name for name in VARIANTS if name.startswith("far apart")))
+"""Workers are further apart than a codec bears, so that blocks are sent in full."""
 OWNING = {
     "one_bit_adam": "relax with one_bit_adam { warmup = 4 }",
     "qadam": "relax with qadam { warmup = 4 }",
     "momentum": "relax momentum { warmup = 3, compress = 4bit }",
+    "zero_one_adam": "relax with zero_one_adam { warmup = 2, double = 2, longest = 4, kappa = 2 }",
+    "ef_signsgd": "relax with ef_signsgd",
 }
 """Programs without `step`: the optimiser has no momentum."""
 LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {**VARIANTS, **OWNING}]
@@ -236,8 +253,9 @@ Weights = dict[str, np.ndarray[Any, Any]]
 
 def train(
     rank: int, workers: int, spec: str, momentum: float, broken: bool = False
-) -> tuple[list[Weights], dict[str, Any], tuple[int, int]]:
-    """On one worker: the weights after each iteration and the plan's state, as float64; bytes sent and predicted."""
+) -> tuple[list[Weights], dict[str, Any], tuple[int, int, int]]:
+    """On one worker: the weights after each iteration and the plan's state, as float64; bytes sent and predicted, and
+    how many blocks were sent to it again."""
     import torch
 
     import relaxc
@@ -256,7 +274,7 @@ def train(
     relaxed.complete()
     stats = relaxed.stats()
     relaxed.detach()
-    return seen, state, (stats["bytes_sent"], stats["predicted_bytes"])
+    return seen, state, (stats["bytes_sent"], stats["predicted_bytes"], stats["trips"])
 
 
 class Sgd:
@@ -322,15 +340,17 @@ def only_codes(spec: str) -> bool:
     return all(exchange.codec is not None for exchange in exchanges)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", [*LIBRARY, *VARIANTS, *OWNING])
 def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM
     answers = pool.run(train, workers, spec, momentum)
     wanted, interpreter = interpreted(spec, workers, momentum)
     exact = only_codes(spec)
-    for rank, (seen, state, (sent, predicted)) in enumerate(answers):
-        assert sent == predicted, "bytes on the wire are not the plan's"
+    trips = sum(trips for _seen, _state, (_sent, _predicted, trips) in answers)
+    assert (trips > 0) == (name in TRIPPING and workers > 1)
+    for rank, (seen, state, (sent, predicted, _trips)) in enumerate(answers):
+        assert sent == predicted or (trips and sent > predicted), "bytes on the wire are not the plan's"
         assert sent > 0 or workers == 1
         for iteration in range(ITERATIONS):
             for p in PARAMETERS:
@@ -339,7 +359,13 @@ def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, worker
         same_states(state, interpreter, rank, exact)
 
 
-@pytest.mark.parametrize("name", ["choco", "updates", "gradient tracking", "streaming", "one_bit_adam", "momentum"])
+BROKEN = (
+    "choco", "d2", "ef_signsgd", "gradient_tracking", "momentum", "one_bit_adam", "slowmo", "streaming_diloco", "updates",
+    "zero_one_adam",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
 def test_nan_and_inf_on_one_worker(pool: Pool, name: str) -> None:
     """No state becomes non-finite, and what the workers hold is to the bit what the interpreter says."""
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM

@@ -29,6 +29,7 @@ KEYWORDS = {
     "send",
     "receive",
     "near",
+    "guard",
     "and",
     "or",
     "not",

@@ -1,16 +1,19 @@
-"""Is each code sent, and each exchange one of tensors that can be summed?"""
+"""Is each code sent, and each exchange one of what can be summed?"""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from relaxc.language.report import Report
+from relaxc.language.source import Span
 from relaxc.program.checks.judged import Judged, place, values
+from relaxc.program.codec import EXACT
 from relaxc.program.ir import Codec, Decode, Encode, Exchange, Expression, Let, Read, Reduce, children, within
 from relaxc.program.shapes import Shape, form_of
+from relaxc.wire.routes import DEFAULT_ROUTE
 
 NOT_BUILT = "in the language, but not in this version"
-UNSENT = "send it by mean, sum or mix; without one there is nothing to encode for"
+UNSENT = "send it by mean, sum, mix or push; without one there is nothing to encode for"
 
 
 def check_codes(judged: Judged, report: Report) -> None:
@@ -24,7 +27,7 @@ def check_codes(judged: Judged, report: Report) -> None:
 
 def _visit(judged: Judged, e: Expression, code_allowed: bool, report: Report) -> None:
     if judged.is_code(e) and not code_allowed:
-        help_ = "a code is sent, by mean, sum or mix, or decoded: decode(code)"
+        help_ = "a code is sent, by mean, sum, mix or push, or decoded: decode(code)"
         report.error("RX0315", "a code can't be computed with", place(e), "the bytes that are sent", help_)
     for part in children(e):
         _visit(judged, part, isinstance(e, Exchange | Decode), report)
@@ -32,7 +35,7 @@ def _visit(judged: Judged, e: Expression, code_allowed: bool, report: Report) ->
         case Exchange():
             _exchange(judged, e, report)
         case Encode(value=value):
-            _tensor(judged, value, "encode", place(e), report)
+            _tensor(judged, value, place(e), report)
         case Decode(code=Encode()):
             report.error("RX0319", "a code is decoded and never sent", place(e), "", UNSENT)
         case Decode(code=code) if not judged.is_code(code):
@@ -43,7 +46,9 @@ def _visit(judged: Judged, e: Expression, code_allowed: bool, report: Report) ->
 
 
 def _exchange(judged: Judged, e: Exchange, report: Report) -> None:
-    _tensor(judged, e.value, e.kind, place(e), report)
+    if form_of(e.value, judged.forms).shape < Shape.TENSOR:
+        _as_it_is(e, report)
+        return
     code = judged.encode_of(e.value)
     codec = e.codec if code is None else code.codec
     if e.kind in ("mean", "sum") and codec is not None and codec.near is not None:
@@ -52,11 +57,19 @@ def _exchange(judged: Judged, e: Exchange, report: Report) -> None:
         report.error("RX0318", text, place(e), f"no two workers would make the same of {codec.text}", help_)
 
 
-def _tensor(judged: Judged, value: Expression, what: str, span: object, report: Report) -> None:
+def _as_it_is(e: Exchange, report: Report) -> None:
+    """A number has nothing that a codec could leave out, nor shares for the hops of a route."""
+    if e.codec is None or (e.codec == EXACT and e.route in ("", DEFAULT_ROUTE)):
+        return
+    knob = "compress" if e.codec != EXACT else "route"
+    report.error("RX0363", f"`{knob}` has no meaning for a number, which is sent as it is", place(e),
+                 "one number for each parameter", f"delete `{knob}`")  # fmt: skip
+
+
+def _tensor(judged: Judged, value: Expression, span: Span, report: Report) -> None:
     if form_of(value, judged.forms).shape < Shape.TENSOR:
-        verb = "encoding" if what == "encode" else "exchanging"
-        report.error("RX0190", f"{verb} a number is not built yet", span, NOT_BUILT,  # type: ignore[arg-type]
-                     "exchange a tensor, which the number is computed from")  # fmt: skip
+        report.error("RX0190", "encoding a number is not built yet", span, NOT_BUILT,
+                     "exchange the number itself, which is sent as it is")  # fmt: skip
 
 
 def _sent_once(judged: Judged, report: Report) -> None:

@@ -28,16 +28,18 @@ from relaxc.program.ir import (
 )  # fmt: skip
 from relaxc.topology.kinds import spread
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import WEIGHTED
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
     """An `after` with what stands around it: the block that launches it, and how many iterations apart launches are at
-    least (inf where that is not known)."""
+    least (inf where that is not known). `fragments`: each parameter has a turn of its own."""
 
     after: After
     beside: tuple[Statement, ...]
     apart: float
+    fragments: bool = False
 
     @property
     def rounds(self) -> int:
@@ -45,16 +47,17 @@ class Launch:
         return int(self.after.delay // self.apart)
 
 
-def launches(statements: tuple[Statement, ...], apart: float = 1) -> Iterator[Launch]:
+def launches(statements: tuple[Statement, ...], apart: float = 1, fragments: bool = False) -> Iterator[Launch]:
     """Those of a body, none of which is within another."""
     for statement in statements:
         match statement:
             case After():
-                yield Launch(statement, statements, apart)
+                yield Launch(statement, statements, apart, fragments)
             case Every(body=body):
-                yield from launches(body, apart * _least_period(statement))
+                turns = fragments or statement.how == "staggered"
+                yield from launches(body, apart * _least_period(statement), turns)
             case Phase(body=body):
-                yield from launches(body, apart)
+                yield from launches(body, apart, fragments)
 
 
 def rounds_late(body: Body) -> int:
@@ -72,6 +75,8 @@ def _least_period(every: Every) -> float:
 def check_lateness(judged: Judged, report: Report) -> None:
     for launch in launches(judged.body.statements):
         _nested(launch, report)
+        if _overlapping(launch, report):
+            continue
         _overwritten(judged, launch, report)
         _pulled_twice(judged, launch, report)
 
@@ -81,6 +86,17 @@ def _nested(launch: Launch, report: Report) -> None:
         if isinstance(statement, After):
             report.error("RX0190", "lateness within an `after` is not built yet", place(statement),
                          "in the language, but not in this version", "launch it beside the first one")  # fmt: skip
+
+
+def _overlapping(launch: Launch, report: Report) -> bool:
+    """Whether a fragment's turn comes again before what it sent last time has landed."""
+    late, apart = launch.after.delay, launch.apart
+    if not launch.fragments or late < apart:
+        return False
+    report.error("RX0373", f"a fragment lands {late} iterations after it was sent, and is sent again after {apart:g}",
+                 place(launch.after), "two of its exchanges would be under way at once",
+                 f"let it land within {apart - 1:g} iterations, or use a longer period")  # fmt: skip
+    return True
 
 
 def _overwritten(judged: Judged, launch: Launch, report: Report) -> None:
@@ -144,10 +160,10 @@ def _taken_out(judged: Judged, let: Let, beside: tuple[Statement, ...]) -> bool:
 
 
 def _mixed_weight(judged: Judged, let: Let) -> Topology | None:
-    """The topology, where what is launched is a plain mix of weights."""
+    """The topology, where what is launched is a plain mix or push of weights."""
     for name in {let.name, *judged.sources(let.value)} & set(judged.lets):
         for part in within(judged.lets[name].value):
-            if isinstance(part, Exchange) and part.kind == "mix" and _is_weight(part.value):
+            if isinstance(part, Exchange) and part.kind in WEIGHTED and _is_weight(part.value):
                 return part.topology
     return None
 

@@ -1,4 +1,4 @@
-"""Does what is mixed come to an average?
+"""Does what is mixed, or pushed, come to an average?
 
 RX0314: a state that adds up mixes, `s = s + mix(x)` or `s = a * s + mix(x)`, spelled out or through lets, is to be the
 mix of what was added up: x is a code, or a difference to s itself, or a value as it is. That holds only where the
@@ -15,6 +15,9 @@ from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
 from relaxc.program.ir import Apply, Assign, Exchange, Expression, Read, children
 from relaxc.topology.kinds import changes
+from relaxc.wire.routes import WEIGHTED
+
+SEVERAL = {"mix": "mixes", "push": "pushes"}
 
 
 def check_mixing(judged: Judged, report: Report) -> None:
@@ -31,20 +34,21 @@ def _added_up(judged: Judged, statement: Assign, report: Report) -> None:
         return
     for mix, apart in _mixes(judged, statement.value):
         if mix.topology is not None and changes(mix.topology) and not _is_movement(judged, mix, apart, state):
-            report.error("RX0314", f"`{state}` adds up mixes over {mix.topology}, which changes",
-                         place(statement), "the sum of mixes over different neighbours is the mix of nothing",
+            report.error("RX0314", f"`{state}` adds up {SEVERAL[mix.kind]} over {mix.topology}, which changes",
+                         place(statement),
+                         f"the sum of {SEVERAL[mix.kind]} over different neighbours is the {mix.kind} of nothing",
                          "use a topology that never changes, such as ring, torus or exponential")  # fmt: skip
             return
 
 
 def _mixes(judged: Judged, e: Expression) -> Iterator[tuple[Exchange, bool]]:
-    """The mixes that `e` is made of, lets looked into; each with whether it is one side of a difference."""
+    """The mixes and pushes that `e` is made of, lets looked into; each with whether it is one side of a difference."""
     seen: set[tuple[str, bool]] = set()
     waiting = [(e, False)]
     while waiting:
         part, apart = waiting.pop()
         if isinstance(part, Exchange):
-            if part.kind == "mix":
+            if part.kind in WEIGHTED:
                 yield part, apart
         elif isinstance(part, Read):
             if part.name in judged.lets and (part.name, apart) not in seen:
@@ -75,9 +79,9 @@ def _gradient_averaged(judged: Judged, report: Report) -> None:
     mixed: Exchange | None = None
     for e in judged.exchanges():
         sources = judged.sources(e.value)
-        if "weight" in sources or (e.kind != "mix" and "grad" in sources):
+        if "weight" in sources or (e.kind not in WEIGHTED and "grad" in sources):
             return
-        if e.kind == "mix" and "grad" in sources:
+        if e.kind in WEIGHTED and "grad" in sources:
             mixed = mixed or e
     if mixed is not None:
         report.warn("RX0332", "the gradient is mixed but never averaged", place(mixed),

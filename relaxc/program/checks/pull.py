@@ -43,7 +43,7 @@ class _Reader:
                 return {"now" if landed else "old": 1.0}
             case Read(name=name) if name in self.judged.lets:
                 return self.shares(self.judged.lets[name].value, landed and name in self.inside)
-            case Exchange(kind="mix", value=Read(name="weight")) if not landed:
+            case Exchange(kind="mix" | "push", value=Read(name="weight")) if not landed:
                 return {"mixed": 1.0}
             case Apply(function=function, arguments=arguments):
                 parts = [self.shares(a, landed) for a in arguments]

@@ -129,9 +129,11 @@ class _Cutter:
         return list(kept)
 
     def steady(self, number: int) -> bool:
-        """A loss that is fed back is a state, as factors are: it changes within its iteration."""
+        """A loss that is fed back, factors, what a relay holds and what a codec keeps are states: they change within
+        their iteration."""
         exchange = self.transfers[number].exchange
-        return exchange.feedback == "none" and not exchange.rank
+        keeps = exchange.rank or (exchange.codec is not None and exchange.codec.states)
+        return exchange.feedback == "none" and exchange.kind != "relay" and not keeps
 
     def kept_at_begin(self, event: Keeps) -> bool:
         if self.line.shapes[event.value] == "cell" or not self.is_known(event.value):
@@ -215,6 +217,9 @@ class _Cutter:
         if number in self.started:
             return
         transfer = self.transfers[number]
+        if transfer.shape == "cell":
+            self.send_cell(number, value)
+            return
         draft = self.fit(value, f"slot.{number}")
         if transfer.leaves == "code" and (draft.sends is not None or draft.receives is not None):
             self.close()
@@ -229,6 +234,12 @@ class _Cutter:
         self.started.add(number)
 
     # --- cells
+
+    def send_cell(self, number: int, value: str) -> None:
+        self.prepare(value)
+        self.measuring(value, f"slot.{number}").stores.append((f"slot.{number}", value))
+        self.done.append(Mark("start", number))
+        self.started.add(number)
 
     def measure(self, norm: str) -> None:
         if norm not in self.measured:

@@ -87,7 +87,8 @@ def all_items(items: tuple[Item, ...]) -> Iterator[Item]:
 @dataclass
 class Sent:
     """An exchange of a body. `block` is the block that runs it, `copies` how many launches can be under way, `after`
-    the block that reads it in a later iteration, -1 for none, `now` whether this iteration does."""
+    the block that reads it in a later iteration, -1 for none, `now` whether this iteration does. `shape` is cell or
+    tensor."""
 
     exchange: Exchange
     code: str | None
@@ -95,6 +96,7 @@ class Sent:
     copies: int = 1
     after: int = -1
     now: bool = False
+    shape: str = "tensor"
 
     @property
     def late(self) -> bool:

@@ -171,7 +171,8 @@ class Specialiser:
             case Launch(number=number, code=str(code)):
                 line.events.append(Leaves(number, line.codes[code], code))
             case Launch(number=number, value=value) if value is not None:
-                line.events.append(Leaves(number, self.value(f"exchange.{number}@value", value), None))
+                shape = self.normal.shapes[f"exchange.{number}"]
+                line.events.append(Leaves(number, self.value(f"exchange.{number}@value", value, shape), None))
             case Block():
                 self.nested(item)
 

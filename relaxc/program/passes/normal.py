@@ -303,9 +303,10 @@ class _Normaliser:
         else:
             value = self.flat(e.value, where)
         number = len(self.normal.sent)
-        self.normal.sent.append(Sent(e, code, self.normal.home(where.guard)))
+        shape = "tensor" if code is not None or self.normal.shape(value) == "tensor" else "cell"
+        self.normal.sent.append(Sent(e, code, self.normal.home(where.guard), shape=shape))
         self.out.append(Launch(number, value if code is None else None, code))
-        self.bind(f"exchange.{number}", "tensor", where)
+        self.bind(f"exchange.{number}", shape, where)
         self.exchanged.add(f"exchange.{number}")
         result: Expression = Read(f"exchange.{number}")
         if e.kind == "mean" and e.codec is None and not e.rank:

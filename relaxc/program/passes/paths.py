@@ -13,11 +13,12 @@ from relaxc.program.passes.fragments import fragment
 from relaxc.program.passes.items import Sent
 from relaxc.program.passes.keeping import Memory, keep
 from relaxc.program.passes.line import Line, Names, Specialiser, number_reads
-from relaxc.program.passes.normal import Normal, normalise
+from relaxc.program.passes.normal import Normal, normalise, refuse
 from relaxc.program.passes.placement import stages, why
 from relaxc.program.passes.start import start_fragments
 from relaxc.program.passes.verify_paths import verify_paths
 from relaxc.program.paths import STAGES, Fragment, Kept, Operation, Path, PathBody, Paths, Transfer, expressions
+from relaxc.wire.routes import DEFAULT_ROUTE, NEIGHBOURLY
 
 
 def to_paths(program: Program) -> Paths:
@@ -34,13 +35,18 @@ def _body(body: Body) -> PathBody:
 
 def _transfer(sent: Sent) -> Transfer:
     exchange = sent.exchange
-    if exchange.kind == "mix" and exchange.codec is None:
+    if exchange.kind in NEIGHBOURLY and exchange.codec is None:
         exchange = replace(exchange, codec=EXACT, feedback="none")
-    dense = exchange.codec is None or exchange.route == "ring"
+    elsewhere = exchange.route not in ("", DEFAULT_ROUTE) or exchange.kind == "relay" or sent.shape == "cell"
+    dense = exchange.codec is None or elsewhere
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
-    lands = "slot" if dense or sent.late or fed_back else "code"
-    return Transfer(exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after)
+    guarded = exchange.codec is not None and exchange.codec.guard is not None  # is checked first, by the queue
+    lands = "slot" if dense or sent.late or fed_back or guarded else "code"
+    if exchange.codec is not None and exchange.codec.states and sent.copies > 1:
+        help = "let them be further apart than they are late, or write a number for what is auto"
+        raise refuse("RX0368", "a codec with states, and several of its exchanges under way", exchange.span, help)
+    return Transfer(exchange, sent.code is not None, leaves, lands, sent.block, sent.copies, sent.after, sent.shape)
 
 
 @dataclass

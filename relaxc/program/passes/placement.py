@@ -41,8 +41,9 @@ def why(stage: str, entry: Entry, line: Line) -> str:
 
 def _begins(line: Line, number: int) -> str:
     value = next(e.value for e in line.events if isinstance(e, Leaves) and e.number == number)
-    states = {v for v in line.closure(value) if v not in line.defined and v != "weight"}
-    what = "weights and states" if states else "weights"
+    made_of = {v for v in line.closure(value) if v not in line.defined}
+    kinds = [*(["weights"] if "weight" in made_of else []), *(["states"] if made_of - {"weight"} else [])]
+    what = " and ".join(kinds) or "numbers"
     return f"reads {what} only: runs beside forward and backward"
 
 

@@ -69,6 +69,8 @@ def _known(body: PathBody, name: str) -> bool:
 def _shape(body: PathBody, name: str) -> str:
     if name.startswith("kept."):
         return body.kept[int(name.removeprefix("kept."))].shape
+    if name.startswith("slot."):
+        return body.transfers[int(name.removeprefix("slot."))].shape
     return next((s.shape for s in body.states if s.name == name), "tensor")
 
 

@@ -37,6 +37,7 @@ F32 = [Parameter(0, "a", (3, 4), "f32")]
 class Known:
     agreement: str = "local"
     staleness: int = 2
+    above: float = -1.0
 
 
 def emitted(made: PathBody, parameters: list[Parameter] | None = None) -> Sources:

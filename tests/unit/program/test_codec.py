@@ -54,13 +54,13 @@ def test_onebit():
         ("qsgd", {"bits": 4, "block": 100}, codecs.qsgd(4, 100)),
         ("natural", {}, codecs.natural()),
         ("ternary", {"clip": 2.5}, codecs.ternary()),
-        ("modulo", {"bits": 6, "unit": 0.01}, codecs.modulo(6, 0.01)),
+        ("modulo", {"bits": 6, "unit": 0.01, "block": 512}, codecs.guarded(6, 0.01)),
         ("signs", {}, codecs.signs()),
     ],
 )
 def test_the_programs_of_the_library(name, arguments, by_hand):
     assert without_text(library(name, **arguments)) == without_text(by_hand)
-    assert library(name, **arguments).near == by_hand.near
+    assert (library(name, **arguments).near, library(name, **arguments).guard) == (by_hand.near, by_hand.guard)
 
 
 def test_what_carries_a_mix_without_a_codec_is_in_the_library():

@@ -15,6 +15,7 @@ from relaxc.program.figures import (
     sent_bytes,
     sent_in,
     story,
+    travelled,
 )
 from relaxc.program.ir import Body, Program
 
@@ -109,3 +110,23 @@ def test_stories(statements: str, told: str) -> None:
     body = algorithm(statements)
     (sent,) = sent_in(body, "")
     assert told in " ".join(story(body, sent))
+
+
+@pytest.mark.parametrize(("workers", "inner"), [(4, 2), (8, 4), (12, 3)])
+def test_a_hierarchy_within_and_across(workers: int, inner: int) -> None:
+    """Of a million elements: across, a leader sends a share of the code to each other machine and gets one back;
+    within, numbers to leaders and codes from them."""
+    body = body_of(f"relax gradients {{ route = hierarchy(inner = {inner}), compress = 8bit, feedback = worker }}")
+    (sent,), machines = sent_in(body, ""), workers // inner
+    found = travelled(sent, workers)
+    assert found[True] == pytest.approx(2 * (machines - 1) / workers * CODE)
+    assert found[False] == pytest.approx((inner - 1) * machines / workers * (4e6 + CODE))
+    assert sent_bytes(sent, workers) == pytest.approx(sum(found.values()))
+    assert roundings(sent, workers) == 2 and roundings(sent, inner) == 0
+    assert story(body, sent)[-1] == f"a machine has {inner} workers"
+
+
+def test_a_hierarchy_that_leaves_machines_open_is_told_of_two() -> None:
+    (sent,) = sent_in(body_of("relax gradients { route = hierarchy, compress = 8bit }"), "")
+    assert travelled(sent, 4)[True] == pytest.approx(2 / 4 * CODE)
+    assert travelled(sent, 3) == travelled(sent_in(body_of("relax gradients { compress = 8bit }"), "")[0], 3)

@@ -131,10 +131,26 @@ def test_a_code_that_is_exchanged_twice_is_encoded_twice() -> None:
 
 
 def test_near_is_the_own_value_of_the_code() -> None:
-    made = algorithm("let q = encode(weight, modulo(8bit))  weight += mix(q, ring) - decode(q)  step")
-    send, receive = computed(made)
+    near = "codec plain() { send a: uint(8) = mod(x, 256) receive near y = y + wrap(a - y, 256) }\n"
+    text = "algorithm a() { let q = encode(weight, plain)  weight += mix(q, ring) - decode(q)  step }\nrelax with a"
+    send, receive = computed(body(near + text))
     assert (receive.receives, receive.near) == (0, WEIGHT)
     assert send.stores == (Store("kept.0", CODED),)
+
+
+def test_what_is_checked_before_it_is_decoded_lands_in_the_slot() -> None:
+    made = algorithm("let q = encode(weight, modulo(8bit))  weight += mix(q, ring) - decode(q)  step")
+    assert [(t.leaves, t.lands) for t in made.transfers] == [("code", "slot")]
+    send, use = computed(made)
+    assert send.stores == (Store("slot.0", WEIGHT), Store("kept.0", CODED))
+    assert (use.receives, use.near) == (None, None)
+
+
+def test_a_codec_with_states_leaves_when_its_iteration_has_come() -> None:
+    """As with a loss that is fed back: what an iteration begins with would change before it is saved."""
+    text = "let q = encode(weight, modulo(8bit, unit = {}))  weight += mix(q, ring) - decode(q)  step"
+    begins = [bool(algorithm(text.format(unit)).paths[0].stage("begin")) for unit in ("0.01", "auto")]
+    assert begins == [True, False]
 
 
 def test_near_of_what_lands_late_waits_in_the_slot() -> None:

@@ -173,6 +173,17 @@ ALGORITHMS = {
     ),
     "delayed weights": ("every 3 { weight += delay(mix(weight, ring) - weight, 2) } step", ""),
     "modulo with feedback": ("step weight = mix(weight, ring, compress = modulo(8bit))", ""),
+    "modulo that follows": (
+        "let code = encode(weight, modulo(8bit, unit = auto)) weight += mix(code, ring) - decode(code) step", ""
+    ),
+    "modulo that follows, with feedback": (
+        "step weight = mix(weight, ring, compress = modulo(8bit, unit = auto), feedback = worker)", ""
+    ),
+    "delayed modulo that follows": (
+        ("step every 3 { let code = encode(weight, modulo(4bit, unit = auto)) let own = decode(code)"
+        " let heard = mix(code, random_pairs) after 2 { weight += heard - own } }"),
+        "",
+    ),
     "delayed modulo": (
         ("step every 2 { let code = encode(weight, modulo(8bit)) let own = decode(code) let heard = mix(code, random_pairs)"
         " after 1 { weight += heard - own } }"),
@@ -204,6 +215,18 @@ def test_a_code_is_exchanged_where_it_is_decoded() -> None:
         body(text)
     assert error.value.diagnostics[0].code == "RX0343"
     assert error.value.diagnostics[0].labels
+
+
+def test_a_codec_with_states_has_one_exchange_under_way() -> None:
+    """What several bring would change the state in an order that depends on the wire."""
+    text = (
+        "step every {} {{ let q = encode(weight, modulo(8bit, unit = auto)) let own = decode(q) let m = mix(q, ring)"
+        " after 2 {{ weight += (m - own) / 8 }} }}"
+    )
+    with pytest.raises(SpecError) as error:
+        body(algorithm(text.format(2)))
+    assert error.value.diagnostics[0].code == "RX0368" and error.value.diagnostics[0].labels
+    body(algorithm(text.format(3)))
 
 
 def broken(made: PathBody, **changes: object) -> PathBody:

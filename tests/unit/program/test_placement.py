@@ -46,7 +46,7 @@ def test_gradients_are_done_when_backward_returns() -> None:
     track = "track = mix(track, ring) + grad - last  last = grad  grad = track  step"
     (path,) = algorithm(track, "state track = 0  state last = 0").paths
     assert placed(path) == [("begin", "compute"), ("begin", "start"), ("backward", "finish"), ("backward", "compute")]
-    assert whys(path, "start") == ["reads weights and states only: runs beside forward and backward"]
+    assert whys(path, "start") == ["reads states only: runs beside forward and backward"]
 
 
 def test_what_reads_gradients_does_not_begin_early() -> None:

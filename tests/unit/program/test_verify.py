@@ -30,6 +30,7 @@ from relaxc.program.ir import (
 from relaxc.program.verify import VerifyError, verify, verify_gather, verify_route
 from relaxc.topology.kinds import TOPOLOGIES
 from relaxc.topology.topology import Topology
+from relaxc.wire.machines import hierarchy
 from relaxc.wire.routes import ROUTES, Kernel, Message, Move, Phase, Receive, Route, Run, Send
 
 FEEDBACKS = ("none", "worker", "both")
@@ -38,7 +39,7 @@ Change = Callable[[int, Move], Move | None]
 
 @pytest.mark.parametrize("kind", ["mean", "sum"])
 @pytest.mark.parametrize("feedback", FEEDBACKS)
-@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+@pytest.mark.parametrize("route", [*ROUTES.values(), *map(hierarchy, range(2, 9))], ids=lambda r: f"{r.name}-{r.inner}")
 def test_the_shipped_routes_hold(route: Route, feedback: str, kind: str) -> None:
     verify_route(route, feedback, route.kernels(feedback, kind), kind)
 
@@ -237,6 +238,27 @@ def test_a_kernel_that_computes_something_else_is_seen(
     kernels = without(ROUTES[route].kernels("both"), kernel, **changes)
     with pytest.raises(VerifyError, match=what):
         verify_route(ROUTES[route], "both", kernels)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "changes", "what"),
+    [
+        ("give", {"makes_exact": False}, "another layout"),
+        ("lead", {"takes_exact": False}, "another layout"),
+        ("add", {"averages": True}, "summed again"),
+        ("lead", {"residual": False}, "does not say"),
+        ("give", {"residual": True}, "does not say"),
+        ("combine", {"averages": False}, "not divided"),
+        ("settle", {"averages": False}, "not divided"),
+        ("add", {"tensor": True}, "added twice"),
+    ],
+)
+def test_a_kernel_of_a_hierarchy_that_computes_something_else_is_seen(
+    kernel: str, changes: dict[str, bool], what: str
+) -> None:
+    route = hierarchy(2)
+    with pytest.raises(VerifyError, match=what):
+        verify_route(route, "both", without(route.kernels("both"), kernel, **changes))
 
 
 def test_more_roundings_than_stated_are_seen() -> None:

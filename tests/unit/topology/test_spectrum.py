@@ -138,3 +138,18 @@ def test_a_worker_that_the_edges_leave_out():
 def test_one_worker_has_nothing_to_mix():
     for name in ("ring", "random_pairs", "shift_one", "exponential"):
         assert spectral_gap(Topology(name), 1) == 1
+
+
+@pytest.mark.parametrize("inner", [1, 2, 4])
+@pytest.mark.parametrize("name", ["ring", "exponential", "random_pairs", "one_peer_exponential"])
+def test_the_gap_of_a_hierarchy_is_that_of_its_machines(name, inner):
+    topology = Topology("hierarchy", (Topology(name), inner))
+    assert spectral_gap(topology, 6 * inner) == spectral_gap(Topology(name), 6)
+    assert spectral_gap(topology, inner) == 1.0
+
+
+def test_the_gap_of_a_hierarchy_is_that_of_its_matrix():
+    w = matrix(Topology("hierarchy", (Topology("ring"), 3)), 15, 0, 0)
+    assert spectral_gap(Topology("hierarchy", (Topology("ring"), 3)), 15) == pytest.approx(
+        1 - np.linalg.norm(w - 1 / 15, 2)
+    )

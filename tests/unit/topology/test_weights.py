@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaxc.topology.kinds import TOPOLOGIES, changes, directed, pattern, period, refusal
+from relaxc.topology.kinds import TOPOLOGIES, changes, directed, located, pattern, period, refusal
 from relaxc.topology.topology import Topology, from_plain, to_plain
 from relaxc.topology.weights import matrix, own_weight, partners, receivers, weights
 
-PLAIN = [Topology(name) for name in TOPOLOGIES if name not in ("edges", "lazy", "shuffled")]
+PLAIN = [Topology(name) for name, kind in TOPOLOGIES.items() if name not in ("edges", "arrows") and not kind.wraps]
 WRAPPED = [Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN]
 PATH = Topology("edges", ((0, 1), (2, 1)))
 GIVEN = Topology("edges", ((0, 1, 0.5), (1, 2, 0.25)))
-EVERY = [*PLAIN, *WRAPPED, PATH, GIVEN, Topology("lazy", (Topology("shuffled", (GIVEN,)),))]
+HIERARCHIES = [Topology("hierarchy", (t, inner)) for t in [*PLAIN, Topology("lazy", (PATH,))] for inner in (1, 2, 3)]
+EVERY = [*PLAIN, *WRAPPED, *HIERARCHIES, PATH, GIVEN, Topology("lazy", (Topology("shuffled", (GIVEN,)),))]
 DIRECTED = ("exponential", "one_peer_exponential")
 
 
@@ -263,3 +264,28 @@ def test_plain_data_and_back_through_json(topology):
 
 def test_plain_data_is_name_and_arguments():
     assert to_plain(Topology("lazy", (GIVEN,))) == ["lazy", [["edges", [[0, 1, 0.5], [1, 2, 0.25]]]]]
+
+
+def test_a_hierarchy_is_the_kronecker_product_with_the_mean_of_a_machine():
+    for inner in (1, 2, 3):
+        for round in range(3):
+            within = np.full((inner, inner), 1 / inner)
+            wanted = np.kron(matrix(Topology("shift_one"), 4, round, 7), within)
+            found = matrix(Topology("hierarchy", (Topology("shift_one"), inner)), 4 * inner, round, 7)
+            np.testing.assert_allclose(found, wanted, rtol=1e-15)
+
+
+def test_a_hierarchy_that_leaves_machines_open():
+    ring = Topology("ring")
+    open_, written = Topology("hierarchy", (ring,)), Topology("hierarchy", (ring, 2))
+    assert located(open_, 2) == written and located(written, 4) == written and located(ring, 4) == ring
+    assert (matrix(open_, 6, 0, 7) == matrix(ring, 6, 0, 7)).all()
+    assert str(written) == "hierarchy(ring, inner = 2)" and from_plain(to_plain(written)) == written
+
+
+def test_machines_must_be_whole_and_their_topology_must_have_them():
+    assert refusal(Topology("hierarchy", (Topology("ring"), 4)), 6) == (
+        "6 workers are not a whole number of machines with 4 workers each"
+    )
+    why = refusal(Topology("hierarchy", (Topology("hypercube"), 2)), 6)
+    assert why is not None and why.startswith("of machines with 2 workers each: a hypercube has a power of two")

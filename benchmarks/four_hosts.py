@@ -1,0 +1,175 @@
+"""A character transformer of 3 M parameters on four hosts at 100 Mbit/s and 1 Gbit/s: what each way to exchange adds
+to a step, and the held-out loss that it has after the same samples.
+
+All take turns in one run, a period of steps each, over links shaped with ``tc tbf``. Exposed time is a step minus the
+same step without an exchange.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from on_hosts import Figure, run_workers, show
+from ways import ASYNCHRONOUS, BASELINES, EVERY_STEP, PERIOD, PERIODIC, Make, Way, alone, spec
+
+from relaxc.demo import batches, corpus
+from relaxc.demo.hosts import Unavailable, shaped_hosts
+from relaxc.demo.model import CharTransformer
+from relaxc.demo.settings import Settings
+from relaxc.demo.worker import Data, cross_entropy, held_out_loss
+
+HOSTS = 4
+RATES = (100, 1000)
+TURNS = 8
+EVERY_STEP_BASELINES = ("DDP", "DDP, fp16 hook", "DDP, PowerSGD rank 4")
+ALONE = "no exchange"
+ASKED = {"every step": 0.5, "periodic": 0.5, "asynchronous": 1.05}
+SLACK = 0.02
+"""Held-out loss, in nats, by which a way may lie above DDP and count as equal: other seeds differ by as much."""
+
+
+@dataclass
+class Run:
+    name: str
+    model: CharTransformer
+    optimizer: torch.optim.Optimizer
+    way: Way
+    steps: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def turn(self, settings: Settings, data: Data) -> None:
+        """PERIOD steps; the mean time of one."""
+        dist.barrier()
+        start = time.perf_counter()
+        for _ in range(PERIOD):
+            self.step(settings, data)
+        self.seconds.append((time.perf_counter() - start) / PERIOD)
+
+    def step(self, settings: Settings, data: Data) -> None:
+        x, y = data.batch(settings, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate * settings.rate_at(self.steps)
+        cross_entropy(self.way.forward(x), y).backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.way.after_step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+
+    def loss(self, settings: Settings, data: Data) -> float:
+        with self.way.evaluating():
+            return held_out_loss(self.model, data.evaluation(settings))
+
+
+def begin(name: str, make: Make, settings: Settings) -> Run:
+    torch.manual_seed(settings.seed)
+    model = CharTransformer(settings.size)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.rate, betas=(0.9, 0.95), fused=False)
+    return Run(name, model, optimizer, make(model, optimizer))
+
+
+def ways() -> dict[str, Make]:
+    specs = {**EVERY_STEP, **PERIODIC, **ASYNCHRONOUS}
+    return {ALONE: alone, **BASELINES, **{name: spec(text) for name, text in specs.items()}}
+
+
+def measure(data: Data, names: list[str]) -> dict[str, dict[str, float]]:
+    settings = Settings(steps=TURNS * PERIOD)
+    runs = [begin(name, make, settings) for name, make in ways().items() if name in names]
+    for _ in range(TURNS):
+        for run in runs:
+            run.turn(settings, data)
+    found = {}
+    for run in runs:
+        loss = run.loss(settings, data)
+        found[run.name] = {"seconds": statistics.median(run.seconds[1:]), "loss": loss}
+        run.way.stop()
+    return found
+
+
+def worker(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(minutes=5))
+    train, held_out = map(batches.as_tensor, corpus.standard_library())
+    found = measure(Data(train, held_out, dist.get_rank(), dist.get_world_size()), names)
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.destroy_process_group()
+
+
+Found = dict[str, dict[str, float]]
+
+
+def exposed(found: Found, name: str) -> float:
+    return max(found[name]["seconds"] - found[ALONE]["seconds"], 0.0)
+
+
+def best(found: Found, names: list[str], good: Callable[[str], bool]) -> str:
+    return min((n for n in names if n in found and good(n)), key=lambda n: exposed(found, n))
+
+
+def figures(megabits: int, found: Found) -> list[Figure]:
+    at = f"at {megabits} Mbit/s"
+    trains = lambda name: found[name]["loss"] <= found["DDP"]["loss"] + SLACK  # noqa: E731
+    baseline = best(found, list(EVERY_STEP_BASELINES), lambda n: True)
+    every = best(found, list(EVERY_STEP), trains)
+    local = exposed(found, "post-local SGD")
+    made = [
+        Figure(f"{every}: exposed time to {baseline}'s {at}", ASKED["every step"],
+               exposed(found, every) / exposed(found, baseline), True),
+    ]  # fmt: skip
+    made += [
+        Figure(f"{n}: exposed time to post-local SGD's {at}", ASKED["periodic"], exposed(found, n) / local, True)
+        for n in PERIODIC
+        if n in found
+    ]
+    made += [
+        Figure(f"{n}: step to one without an exchange {at}", ASKED["asynchronous"],
+               found[n]["seconds"] / found[ALONE]["seconds"], True)
+        for n in ASYNCHRONOUS
+        if n in found
+    ]  # fmt: skip
+    return made
+
+
+def tell(megabits: int, found: Found) -> None:
+    base = found[ALONE]["seconds"]
+    for name, one in found.items():
+        share = (one["seconds"] - base) / base
+        print(
+            f"{megabits:5} Mbit/s  {name:<24} exposed {share:6.2f} of the step alone   held-out loss {one['loss']:.3f}"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rates", default=",".join(map(str, RATES)))
+    parser.add_argument("--ways", default=";".join(ways()))
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    names = arguments.ways.split(";")
+    if arguments.worker:
+        worker(names)
+        return 0
+    made: list[Figure] = []
+    try:
+        for megabits in map(int, arguments.rates.split(",")):
+            with shaped_hosts(HOSTS, megabits) as hosts:
+                found: Found = run_workers(hosts, __file__, ["--ways", arguments.ways])  # type: ignore[assignment]
+            if not arguments.json:
+                tell(megabits, found)
+            made += figures(megabits, found)
+    except Unavailable as error:
+        sys.exit(f"hosts cannot be made here, so nothing was measured: {error}")
+    return show(made, arguments.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

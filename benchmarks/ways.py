@@ -1,0 +1,105 @@
+"""The ways to exchange that four_hosts.py compares: what a user would pick today, and specs of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
+from torch.distributed.algorithms.model_averaging import averagers
+from torch.nn.parallel import DistributedDataParallel
+
+import relaxc
+
+PERIOD = 8
+Forward = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A model that is attached in some way: `after_step` is called behind optimizer.step(), `evaluating` around an
+    evaluation of `model`."""
+
+    forward: Forward
+    after_step: Callable[[], None]
+    evaluating: Callable[[], AbstractContextManager[Any]]
+    stop: Callable[[], None]
+
+
+Make = Callable[[nn.Module, torch.optim.Optimizer], Way]
+
+
+def _nothing() -> None:
+    pass
+
+
+def alone(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+    return Way(model, _nothing, nullcontext, _nothing)
+
+
+def _parallel(hook: Callable[[DistributedDataParallel], None], **more: Any) -> Make:
+    def make(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+        parallel = DistributedDataParallel(model, gradient_as_bucket_view=True, **more)
+        hook(parallel)
+        return Way(parallel, _nothing, nullcontext, _nothing)
+
+    return make
+
+
+def _fp16(parallel: DistributedDataParallel) -> None:
+    parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
+
+
+def _power_sgd(parallel: DistributedDataParallel) -> None:
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+    parallel.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+
+def post_local(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+    """Gradients of nobody else, weights averaged every PERIOD steps, as torch's own recipe has it after its warm-up."""
+    parallel = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    alone_, _ = dist.new_subgroups(group_size=1)
+    parallel.register_comm_hook(
+        post_localSGD_hook.PostLocalSGDState(None, alone_, start_localSGD_iter=0), post_localSGD_hook.post_localSGD_hook
+    )
+    averager = averagers.PeriodicModelAverager(PERIOD, warmup_steps=0)
+    return Way(parallel, lambda: averager.average_parameters(parallel.parameters()), nullcontext, _nothing)
+
+
+def spec(text: str) -> Make:
+    def make(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+        relaxed = relaxc.compile(text).attach(model, optimizer)
+        return Way(model, _nothing, relaxed.consensus, relaxed.detach)
+
+    return make
+
+
+BASELINES: dict[str, Make] = {
+    "DDP": _parallel(lambda parallel: None),
+    "DDP, fp16 hook": _parallel(_fp16),
+    "DDP, PowerSGD rank 4": _parallel(_power_sgd, bucket_cap_mb=1000),  # with several buckets it hangs on Gloo
+    "post-local SGD": post_local,
+}
+EVERY_STEP = {
+    "quickstart (4bit)": "quickstart",
+    "1bit": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
+    "4bit, a step late": "relax gradients for ndim < 2\nrelax gradients { compress = 4bit, delay = 1 }",
+    "powersgd, rank 4": "powersgd",
+    "choco on a ring, 1bit": "choco",
+}
+PERIODIC = {
+    "local_sgd": f"relax with local_sgd {{ period = {PERIOD} }}",
+    "updates, 4bit": f"relax updates {{ every = {PERIOD}, compress = 4bit }}",
+    "updates, 4bit, late": f"relax updates {{ every = {PERIOD}, compress = 4bit, delay = {PERIOD - 1} }}",
+}
+ASYNCHRONOUS = {
+    "async_average": "async_average",
+    "async_bytegrad": "async_bytegrad",
+    "swarm": "swarm",
+    "swarm_8bit": "swarm_8bit",
+}
