@@ -80,6 +80,7 @@ class _Call(ctypes.Structure):
         ("numbers", ctypes.c_void_p),
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
+        ("shared", ctypes.c_uint64),
     ]
 
 

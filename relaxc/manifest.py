@@ -18,6 +18,8 @@ class FieldPlan(msgspec.Struct, frozen=True):
     kind: str
     bits: int
     per_element: bool
+    part: float = 0.0
+    """Of a top: which share of the elements it keeps, or how many."""
 
 
 class KernelPlan(msgspec.Struct, frozen=True):

@@ -98,6 +98,7 @@ void Call::run(const Arguments& given) const {
   call.key = message_key(worker.seed, given.iteration, place + (owner ? 1 : 0),
                          owner ? everyone : static_cast<uint32_t>(worker.rank));
   call.near = given.near.empty() ? nullptr : given.near.data();
+  call.shared = shared_key(worker.seed, given.iteration);
   kernel(bound.data(), static_cast<int64_t>(bound.size()), &call);
 }
 

@@ -19,4 +19,7 @@ inline uint64_t message_key(uint64_t seed, uint64_t iteration, uint64_t place, u
   return splitmix(key ^ (place << 32 | worker));
 }
 
+// Of what all workers draw alike.
+inline uint64_t shared_key(uint64_t seed, uint64_t iteration) { return splitmix(splitmix(splitmix(seed) ^ iteration) ^ ~0ull); }
+
 }  // namespace relaxc

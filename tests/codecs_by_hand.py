@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send
+from relaxc.program.ir import (
+    Apply,
+    Chosen,
+    Codec,
+    CodecLet,
+    Constant,
+    Dither,
+    Expression,
+    Guard,
+    Read,
+    Reduce,
+    Send,
+    Transform,
+)  # fmt: skip
 from relaxc.wire.layout import Field, Layout, WireType
 
 X = Read("x")
@@ -155,6 +168,26 @@ def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
 def _total(turns: Expression) -> Expression:
     checked = apply("mod", apply("*", apply("mod", turns, 2**10), Read("share")), 2**14)
     return Reduce("sum", apply("+", checked, apply("abs", turns)))
+
+
+def topk(part: float = 0.01, block: int | None = None) -> Codec:
+    """Per tensor, or of blocks."""
+    fields = (Field("kept", WireType("top", part=part), True),)
+    layout = Layout(0, fields, "tensor") if block is None else Layout(block, fields)
+    return Codec(f"topk({part}, {block})", layout, (Send(0, "kept", X),), Read("kept"), False)
+
+
+def randomk(block: int = 100) -> Codec:
+    chosen = apply("where", Chosen(), X, 0)
+    layout = Layout(block, (Field("value", WireType("real"), False),))
+    receive = apply("where", Chosen(), Read("value"), 0)
+    return Codec(f"randomk(1/{block})", layout, (Send(0, "value", Reduce("sum", chosen)),), receive, False)
+
+
+def dct(side: int = 8, keep: float = 4) -> Codec:
+    layout = Layout(side**2, (Field("kept", WireType("top", part=keep), True),))
+    receive = Transform("idct", Read("kept"), side)
+    return Codec(f"dct({side}, {keep})", layout, (Send(0, "kept", Transform("dct", X, side)),), receive, False)
 
 
 def signs() -> Codec:

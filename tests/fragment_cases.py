@@ -9,7 +9,7 @@ from typing import Any
 import codecs_by_hand as codecs
 import numpy as np
 from codecs_by_hand import apply
-from kernel_calls import KEY, Array, from_bits, to_bits
+from kernel_calls import KEY, SHARED, Array, from_bits, to_bits
 
 from relaxc.program import evaluate
 from relaxc.program.ir import Codec, CodecLet, Constant, Exchange, Let, Optimizer, Read, Reduce, Send, State
@@ -49,16 +49,21 @@ class World:
 
     def code(self, value: Array) -> bytes:
         assert self.codec is not None
-        return evaluate.encode(self.codec, value, parameter_keys(KEY, self.parameter), self.first)
+        return evaluate.encode(self.codec, value, parameter_keys(KEY, self.parameter), self.first, self.shared)
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        return parameter_keys(SHARED, self.parameter)
 
     def decode(self, message: bytes, near: Array | None = None) -> Array:
         assert self.codec is not None
         size = next(iter(self.memory.values())).size
-        return evaluate.decode(self.codec, message, size, self.real, near)
+        return evaluate.decode(self.codec, message, size, self.real, near, self.first, self.shared)
 
     def arrived(self, near: Array | None = None) -> list[Array]:
         assert self.codec is not None
-        return [self.decode(evaluate.encode(self.codec, x), near) for x in self.inputs]
+        sent = [evaluate.encode(self.codec, x, first=self.first, shared=self.shared) for x in self.inputs]
+        return [self.decode(message, near) for message in sent]
 
     def stored(self, value: Array) -> Array:
         """What the parameter's own type makes of a value."""
@@ -378,6 +383,7 @@ CASES = [
     _clipped(),
     *(_choco_sends(c) for c in (codecs.onebit(512), per_tensor(codecs.onebit()), codecs.cast("real"))),
     *(_choco_receives(c) for c in (codecs.onebit(512), per_tensor(codecs.minmax(4)), codecs.cast("f16"))),
+    *(make(c) for make in (_choco_sends, _choco_receives) for c in (codecs.topk(0.1), codecs.randomk(9), codecs.dct())),
     *(_momentum_sends(c) for c in (codecs.onebit(512), codecs.minmax(8, 512, True), per_tensor(codecs.everything()))),
     *(_momentum_receives(c) for c in (codecs.onebit(512), per_tensor(codecs.absmax(3)))),
     *(_mean_of_codes(c) for c in (codecs.minmax(8), codecs.everything())),

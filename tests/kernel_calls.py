@@ -16,7 +16,7 @@ from relaxc.wire.dither import parameter_keys
 from relaxc.wire.routes import Kernel
 
 Array = NDArray[Any]
-KEY = 0x0123456789ABCDEF
+KEY, SHARED = 0x0123456789ABCDEF, 0x0F1E2D3C4B5A6978
 
 
 class CSegment(ctypes.Structure):
@@ -38,6 +38,7 @@ class CCall(ctypes.Structure):
         ("workers", ctypes.c_int64),
         ("key", ctypes.c_uint64),
         ("near", ctypes.c_void_p),
+        ("shared", ctypes.c_uint64),
     ]
 
 
@@ -83,9 +84,11 @@ def expected(
 ) -> tuple[bytes, Array, Array]:
     """Message, tensor and residual after the kernel, by the docstring of routes.Kernel."""
     real, held = real_of(dtype), from_bits(segment.tensor, dtype)
+    drawn = {"first": segment.first, "shared": parameter_keys(SHARED, segment.parameter)}
     with np.errstate(all="ignore"):
         terms = [
-            evaluate.decode(codec, evaluate.encode(codec, x), x.size, real, held) for x in segment.inputs
+            evaluate.decode(codec, evaluate.encode(codec, x, **drawn), x.size, real, held, **drawn)
+            for x in segment.inputs
         ]  # contributions that dither are as good as any
         if kernel.weighted:
             terms = [term * real(weight) for term, weight in zip(terms, weights or [], strict=True)]
@@ -100,8 +103,8 @@ def expected(
             value = value + segment.residual
         if kernel.decodes:
             return b"", to_bits(value, dtype), segment.residual
-        message = evaluate.encode(codec, value, parameter_keys(KEY, segment.parameter), segment.first)
-        lost = value - evaluate.decode(codec, message, value.size, real, value)
+        message = evaluate.encode(codec, value, parameter_keys(KEY, segment.parameter), **drawn)
+        lost = value - evaluate.decode(codec, message, value.size, real, value, **drawn)
         kept = np.where(np.isfinite(lost), lost, segment.residual) if kernel.residual else segment.residual
     put = to_bits(value, dtype) if codec.near is not None and kernel.residual else segment.tensor
     return message, put, kept
@@ -121,7 +124,7 @@ def measured(
     tensors = [unaligned(s.tensor) for s in segments]
     residuals = [unaligned(s.residual) for s in segments]
     held = [{"value": t, "residual": r} for t, r in zip(tensors, residuals, strict=True)]
-    messages = [b"".join(evaluate.encode(codec, s.inputs[k]) for s in segments) for k in range(len(segments[0].inputs))]
+    messages = [b"".join(_sent(codec, s, k) for s in segments) for k in range(len(segments[0].inputs))]
     parts = [
         Part([of[o.name] for o in operands], s.tensor.size, s.first, s.parameter)
         for s, of in zip(segments, held, strict=True)
@@ -129,6 +132,11 @@ def measured(
     size = sum(codec.layout.bytes_of(s.tensor.size, real_of(dtype)().itemsize) for s in segments)
     message = call(function, parts, messages, None if kernel.decodes else size, workers, weights=weights)
     return message, tensors, residuals
+
+
+def _sent(codec: Codec, segment: Segment, number: int) -> bytes:
+    shared = parameter_keys(SHARED, segment.parameter)
+    return evaluate.encode(codec, segment.inputs[number], first=segment.first, shared=shared)
 
 
 @dataclass
@@ -166,7 +174,7 @@ def call(
     pointers = (ctypes.c_void_p * max(1, len(nears)))(*nears)
     given = CCall(
         ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
-        _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None,
+        _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None, SHARED,
     )  # fmt: skip
     function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given))
     end = (size or 0) + 3

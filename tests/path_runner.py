@@ -15,7 +15,16 @@ from path_control import Control, Counts
 
 from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
 from relaxc.program.evaluate import encode, round_to
-from relaxc.program.exchange import Code, Occurrence, Residuals, cell_of, encoding_keys, real_type, run_exchange
+from relaxc.program.exchange import (
+    Code,
+    Occurrence,
+    Residuals,
+    cell_of,
+    encoding_keys,
+    real_type,
+    run_exchange,
+    shared_keys,
+)
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Apply, Assign, Body, Exchange, Expression, Let, Optimizer, Program, Read, within
@@ -251,7 +260,9 @@ class _Run:
             key = (exchange.place, self.parameter.number)
             made = Residuals.zeros(self.parameter, self.owner.workers)
             states = self.owner.residuals.setdefault(key, made).states[w] if exchange.codec.states else {}
-            value = Code(exchange.codec, value, encode(exchange.codec, value, keys, states=states), states)
+            shared = shared_keys(self.owner.seed, self.owner.iteration, self.parameter)
+            message = encode(exchange.codec, value, keys, states=states, shared=shared)
+            value = Code(exchange.codec, value, message, states, shared=shared)
             evaluator.tensors = {**tensors, "coded": value.decoded()}
         self.sent.setdefault(fragment.sends, []).append(value)
 

@@ -12,7 +12,8 @@ import torch
 
 from relaxc.manifest import CodecPlan, ProgramPlan
 from relaxc.schedule.buckets import Bucket
-from relaxc.schedule.schedule import layout_of, residual_of
+from relaxc.schedule.routed import layout_of
+from relaxc.schedule.schedule import residual_of
 from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 

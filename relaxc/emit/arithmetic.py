@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxc.emit.section import Builder
-from relaxc.program.ir import Apply, Constant, Dither, Expression, Read, Reduce
+from relaxc.program.ir import Apply, Chosen, Constant, Dither, Expression, Read, Reduce, Transform
 from relaxc.wire.numbers import LONGEST_PRODUCT
 
 PLAIN = {
@@ -35,6 +35,10 @@ class Arithmetic:
                 return self.reduce(function, self.number(argument))
             case Dither(argument=argument):
                 return self.builder.add("dither", self.number(argument))
+            case Chosen():
+                return self.builder.add("chosen")
+            case Transform(function=function, argument=argument, side=side):
+                return self.builder.add(function, self.number(argument), detail=side)
         raise TypeError(f"no kernel computes {e}")
 
     def read(self, name: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from relaxc.emit.arithmetic import Arithmetic
 from relaxc.emit.operands import Operands
 from relaxc.emit.section import Builder
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Expression, Read, Send
+from relaxc.program.ir import Apply, Chosen, Codec, CodecLet, Constant, Expression, Read, Send, Transform
 from relaxc.wire.layout import WireType
 
 LARGEST = 2.0**127
@@ -37,13 +37,14 @@ def _send(builder: Builder, codec: Codec, real: str, step: Send, value: int) -> 
     """The value that the receiver has."""
     item = codec.layout.fields[step.field]
     sent = _sent(builder, item.wire, real, value, step.field)
-    builder.store("field", sent if item.wire.bits else value, item.per_element, step.field)
+    made = item.wire.bits or item.wire.kind == "top"
+    builder.store("field", sent if made else value, item.per_element, step.field)
     return sent
 
 
 def _sent(builder: Builder, wire: WireType, real: str, value: int, number: int) -> int:
-    if wire.bits:
-        return builder.add("level", value, detail=number)
+    if wire.bits or wire.kind == "top":
+        return builder.add("level" if wire.bits else "top", value, detail=number)
     return value if wire.kind in ("real", real) else builder.add("narrow", value, detail=number)
 
 
@@ -98,12 +99,14 @@ def _received(builder: Builder, codec: Codec, near: Callable[[], int]) -> Arithm
 
 def _readable(e: Expression, names: dict[str, int]) -> bool:
     match e:
-        case Constant():
+        case Constant() | Chosen():
             return True
         case Read(name=name):
             return name in names
         case Apply(arguments=arguments):
             return all(_readable(a, names) for a in arguments)
+        case Transform(argument=argument):
+            return _readable(argument, names)
     return False
 
 

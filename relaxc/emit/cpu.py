@@ -19,9 +19,9 @@ import jinja2
 from relaxc import resources
 from relaxc.emit import cpu_costs
 from relaxc.emit.arithmetic import PLAIN
-from relaxc.emit.kernel import BlockKernel, Operand, Section, Store, Value
+from relaxc.emit.kernel import BLOCKWISE, BlockKernel, Operand, Section, Store, Value
 from relaxc.emit.operands import ONE
-from relaxc.emit.stages import Loop, Staged
+from relaxc.emit.stages import Loop, Staged, of_block
 from relaxc.wire.layout import Field
 
 C_TYPES = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
@@ -75,7 +75,7 @@ def literal(number: float, real: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Item:
     """A field of a message. How an element of it is held while the loops run: `direct` in the message itself, else in
-    block-sized scratch that is packed or unpacked as a whole (fields of less than 8 bits, and f16)."""
+    block-sized scratch that is packed or unpacked as a whole (fields of less than 8 bits, f16, and a top)."""
 
     number: int
     field: Field
@@ -90,7 +90,15 @@ class _Item:
 
     @property
     def direct(self) -> bool:
-        return self.field.per_element and not (0 < self.bits < 8 or self.kind == "f16")
+        return self.field.per_element and not (0 < self.bits < 8 or self.kind in ("f16", "top"))
+
+    @property
+    def listed(self) -> bool:
+        return self.kind == "top"
+
+    @property
+    def part(self) -> str:
+        return repr(float(self.field.wire.part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +142,13 @@ class _SectionView:
         self.names = [_name(i, v) for i, v in enumerate(section.values)]
         self.received = [view.items[n] for n in sorted({int(v.detail or 0) for v in section.values if v.op == "field"})]
         self.sent = [view.items[s.number] for s in section.stores if s.target == "field"]
+        read = {a for v in section.values for a in v.arguments}
+        read |= {s.value for s in section.stores if not of_block(section, s)}
+        self.read = read
         loaded = {int(v.detail or 0) for v in section.values if v.op == "operand" and v.per_element}
         self.ahead = [view.arrays[n] for n in sorted(loaded)] if view.block in ASKING else []
         self.scalars, self.scalar_stores = self.staged.scalars, self.staged.scalar_stores
+        self.blockwise = self.staged.blockwise
         self.from_scratch = self.staged.from_scratch
 
     def loops(self, stage: int) -> Iterator[tuple[Loop, list[_Array]]]:
@@ -163,6 +175,7 @@ class _View:
         values = [v for section in _sections(kernel) for v in section.values]
         self.averages = any(v.op == "average" for v in values)
         self.dithers = any(v.op == "dither" for v in values)
+        self.chooses = any(v.op == "chosen" for v in values)
         self.weighs = any(v.op == "weight" for v in values)
         self.nears = [self.arrays[int(v.detail or 0)] for v in values if v.op == "near"][:1]
         self.counts = bool(self.nears) or any(s.target == "trip" for s in kernel.main.stores)
@@ -174,6 +187,7 @@ class _View:
 
     def _most_arrays(self, kernel: BlockKernel) -> int:
         scratch = sum(len(s.scratch) for s in (self.main, self.gather) if s)
+        scratch += any(v.op in BLOCKWISE for s in _sections(kernel) for v in s.values)
         return scratch + 2 * len(self.items) + sum(a.wide for a in self.arrays) + (kernel.gather is not None)
 
     def _real_bytes(self) -> int:

@@ -1,13 +1,14 @@
 """Which values per element a CPU puts into scratch for later stages, and which it computes again.
 
 A load and up to two operations on it cost less than a store and a load in each later stage: they are computed again.
+What is made of a whole block is in scratch anyway, and so is what it is made of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaxc.emit.kernel import REDUCTIONS, Section
+from relaxc.emit.kernel import BLOCKWISE, REDUCTIONS, Section
 from relaxc.emit.stages import needed, roots
 
 FREE = frozenset({"operand", "total", "constant", "near"})
@@ -18,6 +19,9 @@ AGAIN = 2
 
 def scratch(section: Section) -> frozenset[int]:
     found: set[int] = set()
+    for number, made in enumerate(section.values):
+        if made.op in BLOCKWISE:
+            found |= {number, *made.arguments}
     for stage in range(section.stages):
         for value in _shared_in(section, stage):
             if _cost(section, value, found) > AGAIN:

@@ -71,5 +71,5 @@ def _kernel_type(kernel: Kernel, dtype: str) -> str:
 
 def _codec(codec: Codec) -> CodecPlan:
     layout = codec.layout
-    fields = tuple(FieldPlan(f.name, f.wire.kind, f.wire.bits, f.per_element) for f in layout.fields)
+    fields = tuple(FieldPlan(f.name, f.wire.kind, f.wire.bits, f.per_element, f.wire.part) for f in layout.fields)
     return CodecPlan(codec.text, layout.unit, layout.block, fields, codec.guard is not None, codec.states)

@@ -131,7 +131,7 @@ class _Fusing:
         return self.transfer.exchange
 
     def many(self) -> bool:
-        return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded)
+        return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded, self.exchange.route)
 
     def gather(self) -> Section:
         return gathered(self.codec, self.exchange.kind in WEIGHTED, self.near)

@@ -2,7 +2,8 @@
 
 A section is a list of values in single assignment. A value is one number per element or one per block. The work of a
 block is a sequence of *stages*: stage s first computes its values per block, then runs over the elements of the block
-once. A reduction over values of stage s is there from stage s + 1 on. What a later stage needs of an earlier one is for
+once. A reduction over values of stage s is there from stage s + 1 on, and so is a blockwise operation on them, which
+needs all elements of the block to make any. What a later stage needs of an earlier one is for
 the target to compute again or to put into block-sized scratch.
 
 All loads of operands see what memory held before the kernel: stores to operands are in the last stage, and come last in
@@ -26,6 +27,9 @@ Operations, with `a`, `b` as arguments (a *truth* is a comparison's result, else
     and or not where           on truths; where(truth, a, b)
     finite                     a truth: neither infinite nor NaN
     dither                     floor(a + u)
+    chosen                     a truth: whether this is the element that everyone chooses of its block
+    top                        a where it is among the largest, as field `detail` holds them, 0 elsewhere
+    dct idct                   a of the whole block, transformed with sides of `detail`
     level                      a cut off, clamped to field `detail`'s range, 0 for NaN
     narrow, stored             a rounded to the float type of field `detail`, or of the parameter
     reduce_min reduce_max      of the elements, in any order, of unspecified value where one is NaN
@@ -41,8 +45,9 @@ from dataclasses import dataclass, field, replace
 
 from relaxc.wire.layout import Field
 
-TRUTHS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "finite", "reduce_nan"})
+TRUTHS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "finite", "chosen", "reduce_nan"})
 REDUCTIONS = frozenset({"reduce_min", "reduce_max", "reduce_nan", "reduce_sum"})
+BLOCKWISE = frozenset({"top", "dct", "idct"})
 DTYPES = ("f32", "f16", "bf16", "f64")
 
 

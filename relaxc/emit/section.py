@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 
-from relaxc.emit.kernel import REDUCTIONS, Section, Store, Value
+from relaxc.emit.kernel import BLOCKWISE, REDUCTIONS, Section, Store, Value
 
-PER_ELEMENT = frozenset({"total", "dither"})
+PER_ELEMENT = frozenset({"total", "dither", "chosen"})
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Builder:
 
     def add(self, op: str, *arguments: int, detail: float | None = None, per_element: bool = False) -> int:
         given = [self.values[a] for a in arguments]
-        stage = max((v.stage for v in given), default=0) + (op in REDUCTIONS)
+        stage = max((v.stage for v in given), default=0) + (op in REDUCTIONS or op in BLOCKWISE)
         varies = per_element or op in PER_ELEMENT or (op not in REDUCTIONS and any(v.per_element for v in given))
         value = Value(op, arguments, varies, stage, detail)
         if value not in self.known:

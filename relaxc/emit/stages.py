@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaxc.emit.kernel import REDUCTIONS, Section, Store
+from relaxc.emit.kernel import BLOCKWISE, REDUCTIONS, Section, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,11 @@ class Staged:
         numbered = enumerate(self.section.values)
         return [i for i, v in numbered if v.stage == stage and not v.per_element and v.op not in REDUCTIONS]
 
+    def blockwise(self, stage: int) -> list[int]:
+        """What a stage makes of whole blocks before it does anything else; its argument and its result are in
+        scratch."""
+        return [i for i, v in enumerate(self.section.values) if v.stage == stage and v.op in BLOCKWISE]
+
     def scalar_stores(self, stage: int) -> list[Store]:
         return [s for s in self.section.stores if s.stage == stage and not s.per_element]
 
@@ -43,8 +48,10 @@ class Staged:
         reduced = [i for i, v in enumerate(values) if v.stage == stage + 1 and v.op in REDUCTIONS]
         sums = [r for r in reduced if values[r].op == "reduce_sum"]
         others = [r for r in reduced if values[r].op != "reduce_sum"]
-        stores = [s for s in self.section.stores if s.stage == stage and s.per_element]
-        scratch = [k for k in sorted(self.scratch) if values[k].stage == stage]
+        stores = [
+            s for s in self.section.stores if s.stage == stage and s.per_element and not of_block(self.section, s)
+        ]
+        scratch = [k for k in sorted(self.scratch) if values[k].stage == stage and values[k].op not in BLOCKWISE]
         wanted = [values[r].arguments[0] for r in others] + [s.value for s in stores] + scratch
         if others or stores or scratch:
             last = stage > 0 and stage == self.section.stages - 1
@@ -55,7 +62,13 @@ class Staged:
             yield Loop(True, needed(self.section, wanted, stage + 1, self.scratch), sums, [], [])
 
     def from_scratch(self, number: int, stage: int, ordered: bool) -> bool:
-        return number in self.scratch and self.section.values[number].stage < stage + ordered
+        value = self.section.values[number]
+        return value.op in BLOCKWISE or (number in self.scratch and value.stage < stage + ordered)
+
+
+def of_block(section: Section, store: Store) -> bool:
+    """Whether a field is written as a whole: no run over the elements does it."""
+    return store.target == "field" and section.values[store.value].op == "top"
 
 
 def roots(section: Section, stage: int) -> list[int]:
@@ -74,6 +87,7 @@ def needed(section: Section, wanted: list[int], stage: int, scratch: frozenset[i
         if number in found:
             continue
         found.add(number)
-        if not (number in scratch and section.values[number].stage < stage):
+        value = section.values[number]
+        if value.op not in BLOCKWISE and not (number in scratch and value.stage < stage):
             waiting += [a for a in section.values[number].arguments if section.values[a].per_element]
     return sorted(found)

@@ -16,7 +16,7 @@ from relaxc.language.names import parts
 from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.report import Report
 from relaxc.language.source import Span
-from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, ROUNDINGS
+from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, CHOSEN, ROUNDINGS, TOP
 from relaxc.language.words import clipped, did_you_mean
 
 WIRES = ("f32", "f16", "bf16", "real")
@@ -154,8 +154,11 @@ class _Codec:
     def wire(self, wire: syntax.Wire) -> None:
         if wire.name in INTEGERS:
             self.width(wire)
+        elif wire.name == TOP:
+            self.top(wire)
         elif wire.name not in WIRES:
-            help_ = did_you_mean(wire.name, (*WIRES, *INTEGERS)) or "use f32, f16, bf16, real, uint(n) or int(n)"
+            known = "use f32, f16, bf16, real, uint(n), int(n) or top(part)"
+            help_ = did_you_mean(wire.name, (*WIRES, *INTEGERS, TOP)) or known
             self.report.error("RX0232", f"no type `{clipped(wire.name)}` of a field", wire.span, help=help_)
         elif wire.width is not None:
             self.report.error("RX0232", f"{wire.name} has a width of its own", wire.span, help=f"write {wire.name}")
@@ -176,6 +179,15 @@ class _Codec:
                     f"a field has 1 to {WIDEST} bits",
                     "use fewer bits, or a type such as f32",
                 )
+
+    def top(self, wire: syntax.Wire) -> None:
+        if wire.width is None:
+            self.report.error("RX0236", "top without a part", wire.span, help="write top(1%), or a count: top(32)")
+        else:
+            self.constant(wire.width)
+        if not self.has_per:
+            self.has_per = True  # say it once
+            self.report.error("RX0230", "nothing says what top reaches over", wire.span, help="begin with per tensor")
 
     def receive(self, s: syntax.Receive) -> None:
         if s.near is not None:
@@ -253,7 +265,9 @@ class _Codec:
         entry = self.entries.get(e.name)
         if entry is not None:
             entry.read = True
-        else:
+        elif e.name == CHOSEN and not self.has_per:
+            self.report.error("RX0237", "one is chosen of each block", e.span, "", "begin with per block(100)")
+        elif e.name != CHOSEN:
             self.report.error("RX0231", f"no name `{clipped(e.name)}` in this codec", e.span, "",
                               did_you_mean(e.name, self.entries) or "a codec sees x and its parameters")  # fmt: skip
 

@@ -11,7 +11,7 @@ from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Names, Value
 from relaxc.language.unbuilt import UNBUILT, refuse
 from relaxc.language.values import fold, numeric, plain, whole
-from relaxc.language.vocabulary import ROUNDINGS, TOPOLOGIES
+from relaxc.language.vocabulary import ROUNDINGS, TOP, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.wire.layout import LARGEST_BLOCK
 
@@ -185,7 +185,7 @@ def _default(
 
 
 def kinds_of(definition: syntax.Codec) -> dict[str, str]:
-    """width, block, rounding, rank or number for each parameter, by where the body names it."""
+    """width, part, block, rounding, rank or number for each parameter, by where the body names it."""
     if definition is low_rank.DEFINITION:
         return {low_rank.RANK: "rank"}
     kinds = {p.name: "number" for p in definition.parameters}
@@ -201,7 +201,7 @@ def _special(s: syntax.CodecStatement) -> Iterator[tuple[str, syntax.Expression 
         case syntax.Per():
             yield "block", s.size
         case syntax.Send():
-            yield "width", s.wire.width
+            yield "part" if s.wire.name == TOP else "width", s.wire.width
             yield from _roundings(s.value)
         case syntax.Let() | syntax.Receive() | syntax.Guard() | syntax.Assign():
             yield from _roundings(s.value)
@@ -223,6 +223,24 @@ def _width(codec_name: str, e: syntax.Expression, report: Report) -> Value | Non
         )  # fmt: skip
     else:
         report.error("RX0201", f"`{_shown(e)}` is not a width", e.span, help="write it as 8 or 8bit")
+    return None
+
+
+def _part(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
+    """Of the elements of a block: a share, written in percent or below 1, or a count."""
+    share = isinstance(e, syntax.Quantity) and e.unit == "%"
+    value = numeric(e)
+    if value is None or not (share or isinstance(e, syntax.Number)):
+        report.error(
+            "RX0236", f"`{_shown(e)}` is no part of a block", e.span, help="write a share or a count: 1% or 32"
+        )
+        return None
+    if value > 0 and (value < 1 if share else value < 1 or value.is_integer()):
+        return whole(value)
+    label = "a share is above 0% and below 100%" if share else "a count is a whole number from 1 up"
+    report.error(
+        "RX0236", f"{_shown(e)} of the elements of a block", e.span, label, "write a share or a count: 1% or 32"
+    )
     return None
 
 
@@ -273,6 +291,7 @@ def _rank(codec_name: str, e: syntax.Expression, report: Report) -> Value | None
 
 READ: dict[str, Callable[[str, syntax.Expression, Report], Value | None]] = {
     "width": _width,
+    "part": _part,
     "block": _block,
     "rounding": _rounding,
     "number": _number,

@@ -59,6 +59,7 @@ FUNCTIONS: dict[str, Function] = {
     "where": _arithmetic(3, constant=False),
     "norm": _reduction(_in_algorithm(1)),
     "dither": Function({Where.CODEC: (1, 1)}),
+    **dict.fromkeys(("dct", "idct"), Function({Where.CODEC: (2, 2)})),
     "mean": _reduction(_in_algorithm(1, "compress", "feedback", "route")),
     "sum": _reduction(_in_algorithm(1, "compress", "feedback", "route")),
     "mix": _in_algorithm(2, "compress", "feedback"),
@@ -79,6 +80,9 @@ PERIODS = ("geometric", "staggered")
 
 REDUCTIONS = ("min", "max", "sum", "mean", "norm")
 """Functions that, of one argument in a codec, reach over its block."""
+
+TRANSFORMS = ("dct", "idct")
+"""Functions of a codec that make a block of a block; their second argument is a constant."""
 
 EXCHANGES = ("mean", "sum", "mix", "push", "relay")
 

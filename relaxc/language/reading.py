@@ -16,10 +16,10 @@ from relaxc.language.source import Span
 from relaxc.language.spec import AUTO, Argument, ArgumentValue, CodecUse, Feedback, Names, Period, Use
 from relaxc.language.unbuilt import refuse
 from relaxc.language.values import Params, constant, fold, numeric, whole
-from relaxc.language.vocabulary import FEEDBACKS, TOPOLOGIES, WRAPPERS
+from relaxc.language.vocabulary import FEEDBACKS, ROUTE_NAMES, TOPOLOGIES, WRAPPERS
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.topology.topology import Topology
-from relaxc.wire.routes import ROUTES, hierarchy_of
+from relaxc.wire.routes import hierarchy_of
 
 HIERARCHY = "hierarchy"
 MAX_DELAY = 1000
@@ -120,7 +120,7 @@ class Reader:
         if isinstance(value, syntax.Call) and value.function == HIERARCHY:
             inner = self._inner(value, "hierarchy(inner = 4)", 0)
             return None if inner is None else hierarchy_of(inner)
-        return None if value is None else self._word(value, tuple(ROUTES), "RX0206", "route")
+        return None if value is None else self._word(value, ROUTE_NAMES, "RX0206", "route")
 
     def _inner(self, e: syntax.Call, example: str, arguments: int) -> int | None:
         """The workers of a machine, which a hierarchy's only keyword gives."""

@@ -62,8 +62,8 @@ ArgumentValue = int | float | str | CodecUse | Topology | Feedback | Period | No
 @dataclass(frozen=True, slots=True)
 class Argument:
     """A parameter's value in one use of an algorithm. `kind` says what the body needs it for, and what `value` is:
-    number (int or float), codec (CodecUse, None for `none`), topology, feedback, route (one of wire/routes.ROUTES),
-    period, delay (a number of iterations)."""
+    number (int or float), codec (CodecUse, None for `none`), topology, feedback, route (auto, or one of
+    wire/routes.ROUTES), period, delay (a number of iterations)."""
 
     name: str
     kind: str

@@ -5,15 +5,12 @@ from __future__ import annotations
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 
-CODECS = "this version has codecs of blocks: 8bit, 4bit, 2bit, 1bit, and those in specs/codecs/"
+CODECS = "this version has 8bit, 4bit, 2bit, 1bit, and the codecs in specs/codecs/"
 NUMBER = "write a number of iterations: 1"
 TOPOLOGIES = "use a topology whose partners are known in advance, such as random_pairs"
 
 UNBUILT = {
     "cluster": ("describing a cluster", "leave it out; nothing depends on it yet"),
-    "codec topk": ("the codec topk", CODECS),
-    "codec randomk": ("the codec randomk", CODECS),
-    "codec dct": ("the codec dct", CODECS),
     "codec auto": ("choosing a codec automatically", CODECS),
     "topology ready_pairs": ("pairing those who are ready", TOPOLOGIES),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),

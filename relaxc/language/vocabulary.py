@@ -17,19 +17,24 @@ FEEDBACKS = ("auto", "none", "worker", "both")
 ROUNDINGS = ("nearest", "stochastic")
 READABLE = ("weight", "grad", "lr", "t", "workers", "rank")
 """What every expression of an algorithm may name."""
+TOP = "top"
+"""The type of a field that holds the largest elements of a block."""
+CHOSEN = "chosen"
+"""In a codec: 1 at one element of each block, that all workers draw alike."""
 SCOPE = (*READABLE, "optimizer", "x", "index")
 BLOCK_UNITS = ("block", "tensor", "chunk")
 """What a codec can be `per`."""
-ROUTE_NAMES = tuple(ROUTES)
+AUTO = "auto"
+ROUTE_NAMES = (AUTO, *ROUTES)
 CODEC_WORDS = ("none", "auto")
-BUILT_IN_CODECS = ("topk", "randomk", "lowrank", "dct")
+BUILT_IN_CODECS = ("lowrank",)
 """Codecs that no block program can express; a file may not define one of that name."""
 
 NOT_RESERVED = {"own"}
 """`own` is only ever called, and what is one's own is worth that name."""
 
 BUILT_IN = frozenset(
-    {*FIELDS, *DTYPES, *ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, *FUNCTIONS, *PERIODS, "async",
+    {*FIELDS, *DTYPES, *ROUTES, *TOPOLOGIES, *FEEDBACKS, *ROUNDINGS, *SCOPE, CHOSEN, *FUNCTIONS, *PERIODS, "async",
      *CODEC_WORDS, *BUILT_IN_CODECS} - NOT_RESERVED
 )  # fmt: skip
 """Quantities are not among them: they stand where no other name can. Nor are codecs: those are the library's."""

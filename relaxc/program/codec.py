@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
 from relaxc.language.codecs import AUTO
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
-from relaxc.language.functions import ELEMENTWISE, REDUCTIONS
+from relaxc.language.functions import ELEMENTWISE, REDUCTIONS, TRANSFORMS
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
-from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
+from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, CHOSEN
 from relaxc.language.words import did_you_mean
-from relaxc.program.ir import Apply, Codec, CodecLet, Constant, Dither, Expression, Guard, Read, Reduce, Send, within
+from relaxc.program.ir import (
+    Apply,
+    Chosen,
+    Codec,
+    CodecLet,
+    Constant,
+    Dither,
+    Expression,
+    Guard,
+    Read,
+    Reduce,
+    Send,
+    Transform,
+    within,
+)  # fmt: skip
 from relaxc.wire import numbers
+from relaxc.wire.cosines import LARGEST_SIDE
 from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
 
 ANY_BLOCK = 512
 """Block of a codec without `per`: it changes no byte, only how the work is cut."""
 
-KNOWN_FUNCTIONS = tuple(sorted({*ELEMENTWISE, *REDUCTIONS, "dither"}))
+KNOWN_FUNCTIONS = tuple(sorted({*ELEMENTWISE, *REDUCTIONS, *TRANSFORMS, "dither"}))
 
 
 def lower_codec(use: CodecUse) -> Codec:
     """Raise SpecError with all mistakes that make the codec's body none that can be compiled: RX0230 what is missing or
-    stands there twice, RX0231 names, RX0232 values, RX0233 functions, RX0234 what the receiver doesn't have."""
+    stands there twice, RX0231 names, RX0232 values, RX0233 functions, RX0234 what the receiver doesn't have, RX0236 a
+    top, RX0237 `chosen`, RX0238 a transform."""
     return _Lowering(use).codec()
 
 
@@ -195,7 +212,10 @@ class _Lowering:
         self.bind(send.name, value, received=True)
         self.constants.pop(send.name, None)
         self.steps.append(Send(len(self.fields), send.name, value))
-        self.fields.append(Field(send.name, self.wire(send.wire), self.varies[send.name]))
+        wire = self.wire(send.wire)
+        if wire.kind == "top" and not self.varies[send.name]:
+            raise _Mistake("RX0236", send.span, "the largest of one number", "top takes a value of each element")
+        self.fields.append(Field(send.name, wire, self.varies[send.name]))
 
     def receives(self, statement: syntax.Receive) -> None:
         if statement.near is not None:
@@ -266,17 +286,33 @@ class _Lowering:
                 return f"block to take {function} of"
             case Dither():
                 return "random bits"
+            case Transform(argument=argument):
+                return self.missing(argument)
         return None
 
     def wire(self, wire: syntax.Wire) -> WireType:
         if wire.name in ("uint", "int"):
             return WireType(wire.name, self.width(wire))
+        if wire.name == "top":
+            return WireType(wire.name, part=self.part(wire))
         if wire.name != "real" and wire.name not in FLOAT_BYTES:
-            help = "use f32, f16, bf16, real, uint(n) or int(n)"
+            help = "use f32, f16, bf16, real, uint(n), int(n) or top(part)"
             raise _Mistake("RX0232", wire.span, f"no wire type {wire.name}", help)
         if wire.width is not None:
             raise _Mistake("RX0232", wire.span, f"{wire.name} has a width of its own", f"write {wire.name}")
         return WireType(wire.name)
+
+    def part(self, wire: syntax.Wire) -> float:
+        """How many a top keeps: a share of its block, or from 1 on a count."""
+        if not self.has_per:
+            raise _Mistake("RX0230", wire.span, "nothing says what top reaches over", "begin with per tensor")
+        if wire.width is None:
+            raise _Mistake("RX0236", wire.span, "top without a part", "write top(1%), or a count: top(32)")
+        part = self.constant(wire.width)
+        if not 0 < part < math.inf or (part >= 1 and not part.is_integer()):
+            help = "use a share such as 1%, or a whole number of elements"
+            raise _Mistake("RX0236", wire.width.span, f"{part:g} of the elements of a block", help)
+        return part
 
     def width(self, wire: syntax.Wire) -> int:
         if wire.width is None:
@@ -300,7 +336,7 @@ class _Lowering:
                 return self.varies[name]
             case Apply(arguments=arguments):
                 return any(self.per_element(a) for a in arguments)
-            case Dither():
+            case Dither() | Chosen() | Transform():
                 return True
         return False
 
@@ -327,6 +363,8 @@ class _Lowering:
             return self.constants[e.name]
         if e.name in self.varies:
             return Read(e.name, e.span)
+        if e.name == CHOSEN:
+            return self.chosen(e.span)
         value = self.arguments.get(e.name)
         if value == AUTO:
             return Constant(0.0)
@@ -343,6 +381,24 @@ class _Lowering:
             raise _Mistake("RX0232", span, "division by zero", self.told())
         return fold(function, lowered, span)
 
+    def chosen(self, span: Span) -> Expression:
+        if not self.has_per or self.unit != "block":
+            raise _Mistake("RX0237", span, "one is chosen of each block", "begin with per block(100)")
+        return Chosen()
+
+    def transform(self, e: syntax.Call) -> Expression:
+        """Of a square block: its rows stand one behind the other."""
+        value, side = self.expression(e.arguments[0]), self.constant(e.arguments[1])
+        if not side.is_integer() or not 1 <= side <= LARGEST_SIDE:
+            help = f"use a whole number from 1 to {LARGEST_SIDE}"
+            raise _Mistake("RX0238", e.arguments[1].span, f"a matrix with a side of {side:g}", help)
+        if not self.has_per or self.unit != "block" or self.block != side**2:
+            help = f"begin with per block({int(side) ** 2})"
+            raise _Mistake("RX0238", e.span, f"{e.function} is of blocks of {side:g} x {side:g} elements", help)
+        if not self.per_element(value):
+            raise _Mistake("RX0238", e.span, f"{e.function} of one number", "it takes a value of each element")
+        return Transform(e.function, value, int(side))
+
     def told(self) -> str | None:
         """The arguments that constants may come from."""
         given = ", ".join(f"{k} = {v}" for k, v in self.arguments.items() if not isinstance(v, str))
@@ -356,6 +412,8 @@ class _Lowering:
             return self.rounded(e.arguments[0], e.arguments[1])
         if e.function == "dither" and count == 1:
             return self.dither(self.expression(e.arguments[0]))
+        if e.function in TRANSFORMS and count == 2:
+            return self.transform(e)
         if e.function in REDUCTIONS and count == 1:
             return self.reduced(e)
         if ELEMENTWISE.get(e.function) == count:
@@ -366,7 +424,7 @@ class _Lowering:
         if e.function not in KNOWN_FUNCTIONS:
             help = did_you_mean(e.function, KNOWN_FUNCTIONS)
             return _Mistake("RX0233", e.span, f"no function {e.function} in a codec", help)
-        takes = "1" if e.function in (*REDUCTIONS, "dither") else ""
+        takes = "1" if e.function in (*REDUCTIONS, "dither") else "2" if e.function in TRANSFORMS else ""
         if e.function in ELEMENTWISE and ELEMENTWISE[e.function] != 1:
             takes += (" (over the block) or " if takes else "") + str(ELEMENTWISE[e.function])
         elif e.function == "round":

@@ -4,6 +4,8 @@ Independent of emit/: no shared code but the layout and the dither's keys. What 
 x / 0 = 0. On the wire:
 
 - a value sent as uint or int is cut off towards 0, clamped to the field's range, and 0 for NaN;
+- a value sent as a top is what of its block has the largest magnitude, 0 elsewhere; a NaN counts as largest, and of
+  equal ones the first are taken;
 - a value sent as a float is rounded to nearest even; every NaN is sent as the one quiet NaN without sign or payload.
 """
 
@@ -16,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from relaxc.program.functions import CODEC, REDUCE, Array, power
-from relaxc.program.ir import Apply, Codec, Constant, Dither, Expression, Read, Reduce, Send
-from relaxc.wire.dither import GOLDEN
-from relaxc.wire.layout import Field, WireType, parts
+from relaxc.program.ir import Apply, Chosen, Codec, Constant, Dither, Expression, Read, Reduce, Send, Transform
+from relaxc.program.selection import largest, spread, transform
+from relaxc.wire.dither import GOLDEN, chosen
+from relaxc.wire.layout import PLACE_BYTES, Field, WireType, parts
 
 Keys = tuple[int, int]
 NO_KEYS: Keys = (0, 0)
@@ -26,16 +29,19 @@ States = dict[str, Array]
 """Of one encoder and parameter: a number for each block."""
 
 
-def encode(codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0, states: States | None = None) -> bytes:
+def encode(
+    codec: Codec, value: Array, keys: Keys = NO_KEYS, first: int = 0, states: States | None = None,
+    shared: Keys = NO_KEYS,
+) -> bytes:  # fmt: skip
     """The message of `value` (f32 or f64, one dimension), a run that starts at element `first` of its parameter.
 
-    `first` is a block border; `keys` are wire/dither.parameter_keys. With a layout per tensor or chunk the run is one
-    block. `states` are the encoder's, by default as they begin.
+    `first` is a block border; `keys` are wire/dither.parameter_keys, of the message and, for `shared`, of shared_key.
+    With a layout per tensor or chunk the run is one block. `states` are the encoder's, by default as they begin.
     """
     message, block = b"", codec.layout.block_of(value.size)
     with np.errstate(all="ignore"):
         for rows, start in _blocks(value, block):
-            blocks = _Blocks(codec, rows.shape, value.dtype, keys, first + start)
+            blocks = _Blocks(codec, rows.shape, value.dtype, keys, first + start, shared)
             message += blocks.encode(rows, _rows_of(codec, states, start // block, rows)).tobytes()
     return message
 
@@ -63,7 +69,10 @@ def _rows_of(codec: Codec, states: States | None, first: int, rows: Array) -> St
     return {name: states[name][first : first + count].reshape(-1, 1) for name, _ in codec.states}
 
 
-def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array | None = None) -> Array:
+def decode(
+    codec: Codec, message: bytes, elements: int, real: Any, near: Array | None = None, first: int = 0,
+    shared: Keys = NO_KEYS,
+) -> Array:  # fmt: skip
     """The values, of dtype `real` (numpy's float32 or float64), that a receiver of `message` has.
 
     `near` has as many, the receiver's own: for a codec with `receive near`.
@@ -71,14 +80,16 @@ def decode(codec: Codec, message: bytes, elements: int, real: Any, near: Array |
     out = np.empty(elements, real)
     with np.errstate(all="ignore"):
         for (rows, _), (blocks, received, own) in zip(
-            _blocks(out, codec.layout.block_of(elements)), _received(codec, message, out, near), strict=True
+            _blocks(out, codec.layout.block_of(elements)),
+            _received(codec, message, out, near, first, shared),
+            strict=True,
         ):
             rows[:] = blocks.decode(received, own)
     return out
 
 
 def _received(
-    codec: Codec, message: bytes, like: Array, near: Array | None = None
+    codec: Codec, message: bytes, like: Array, near: Array | None = None, first: int = 0, shared: Keys = NO_KEYS
 ) -> Iterator[tuple[_Blocks, Array, Array | None]]:
     """The blocks of a message of values `like` these, with their bytes, a row each, and the receiver's own values."""
     received, block, size = np.frombuffer(message, np.uint8), codec.layout.block_of(like.size), like.itemsize
@@ -86,7 +97,7 @@ def _received(
         at = start // block * codec.layout.block_bytes(block, size)
         end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
         own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
-        blocks = _Blocks(codec, rows.shape, like.dtype, NO_KEYS, start)
+        blocks = _Blocks(codec, rows.shape, like.dtype, NO_KEYS, first + start, shared)
         yield blocks, received[at:end].reshape(rows.shape[0], -1), own
 
 
@@ -128,6 +139,7 @@ class _Blocks:
     real: np.dtype[Any]
     keys: Keys
     first: int
+    shared: Keys
 
     def encode(self, rows: Array, states: States) -> Array:
         self.names: dict[str, Array] = {"x": rows, "index": self.index(), **states}
@@ -191,12 +203,14 @@ class _Blocks:
     def receivable(self, e: Expression) -> bool:
         """Whether the receiver can evaluate a let: it reads fields, and lets like it, alone."""
         match e:
-            case Constant():
+            case Constant() | Chosen():
                 return True
             case Read(name=name):
                 return name in self.names
             case Apply(arguments=arguments):
                 return all(self.receivable(a) for a in arguments)
+            case Transform(argument=argument):
+                return self.receivable(argument)
         return False
 
     def spread(self, value: Array, per_element: bool) -> Array:
@@ -217,7 +231,16 @@ class _Blocks:
                 return REDUCE[function](self.spread(self.value(argument), True))
             case Dither(argument=argument):
                 return np.asarray(np.floor(self.value(argument) + self.uniform()))
+            case Chosen():
+                return self.chosen()
+            case Transform(function=function, argument=argument, side=side):
+                return transform(function, self.spread(self.value(argument), True), side)
         raise TypeError(f"{e} in a codec")
+
+    def chosen(self) -> Array:
+        block, count = self.codec.layout.block, self.shape[0]
+        drawn = [chosen(self.shared, self.first // block + b, block) for b in range(count)]
+        return np.asarray((np.arange(self.shape[1]) == np.array(drawn)[:, None]).astype(self.real))
 
     def uniform(self) -> Array:
         index = np.arange(self.shape[0] * self.shape[1], dtype=np.uint64).reshape(self.shape) + np.uint64(self.first)
@@ -256,6 +279,9 @@ def _rounded_bf16(value: Array) -> Array:
 
 def _sent(value: Array, wire: WireType) -> Array:
     """What the receiver has."""
+    if wire.kind == "top":
+        places = largest(value, wire.kept(value.shape[1]))
+        return spread(places, np.take_along_axis(value, places, axis=1), value.shape[1])
     if wire.bits:
         return _level(value, wire).astype(value.dtype)
     return value if wire.kind == "real" else _rounded(value, wire.kind)
@@ -270,6 +296,8 @@ def _written(value: Array, wire: WireType) -> Array:
     """Bytes, a row for each block."""
     if wire.bits:
         return _packed(_level(value, wire) & (2**wire.bits - 1), wire.bits)
+    if wire.kind == "top":
+        return _listed(value, wire)
     sent = np.where(np.isnan(value), value.dtype.type(np.nan), _sent(value, wire))
     if wire.kind == "bf16":
         return (sent.astype("<f4").view("<u4") >> 16).astype("<u2").view(np.uint8)
@@ -277,8 +305,22 @@ def _written(value: Array, wire: WireType) -> Array:
     return np.ascontiguousarray(sent.astype(kind)).view(np.uint8)
 
 
+def _listed(value: Array, wire: WireType) -> Array:
+    """Places, then values."""
+    places = largest(value, wire.kept(value.shape[1]))
+    values = _written(np.take_along_axis(value, places, axis=1), WireType("real"))
+    return np.concatenate([np.ascontiguousarray(places.astype("<u4")).view(np.uint8), values], axis=1)
+
+
+def _unlisted(message: Array, count: int, items: int, real: np.dtype[Any]) -> Array:
+    places, values = (np.ascontiguousarray(part) for part in np.split(message, [count * PLACE_BYTES], axis=1))
+    return spread(places.view("<u4").astype(np.int64), values.view(f"<f{real.itemsize}").astype(real), items)
+
+
 def _read(message: Array, wire: WireType, items: int, real: np.dtype[Any]) -> Array:
     message = np.ascontiguousarray(message)
+    if wire.kind == "top":
+        return _unlisted(message, wire.kept(items), items, real)
     if wire.bits:
         levels = _unpacked(message, wire.bits, items)
         negative = (wire.kind == "int") & (levels >= 2 ** (wire.bits - 1))

@@ -4,10 +4,10 @@ By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + 
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. In a hierarchy leaders encode those
 of their machines, with their own r, and owners sum in the order of machines; on one machine nothing is encoded. A mix,
-and a mean or sum of a code, is rounded once: everyone decodes what it is sent, its own too, and adds in rank order, for
-a mix or push each times its weight. A codec with `near` decodes next to what the receiver put into its own code. A loss
-is kept only where it is finite, so that no state ever becomes non-finite. Weights and 1/n are rounded once to the
-arithmetic type. What a relay means is in relays.py.
+a mean or sum of a code, and one on the route gather are rounded once: everyone decodes what it is sent, its own too,
+and adds in rank order, for a mix or push each times its weight. A codec with `near` decodes next to what the receiver
+put into its own code. A loss is kept only where it is finite, so that no state ever becomes non-finite. Weights and 1/n
+are rounded once to the arithmetic type. What a relay means is in relays.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from relaxc.program.codec import EXACT
-from relaxc.program.evaluate import States, decode, encode, follow, nearest, trusted
+from relaxc.program.evaluate import NO_KEYS, States, decode, encode, follow, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
 from relaxc.program.low_rank import run_low_rank
 from relaxc.program.relays import Held, Relay
-from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
+from relaxc.wire.dither import EVERYONE, message_key, parameter_keys, shared_key
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
@@ -78,18 +78,21 @@ def cell_of(parameter: Parameter) -> Parameter:
 
 @dataclass(frozen=True)
 class Code:
-    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it. `states` are those of
-    its codec, which what it receives will change."""
+    """What one worker encoded: `put` is the value that it put in, `message` what it sends of it. It starts at element
+    `first` of its parameter; `shared` are the keys of what everyone draws alike. `states` are those of its codec, which
+    what it receives will change."""
 
     codec: Codec
     put: Array
     message: bytes
     states: States = field(default_factory=dict, compare=False)
+    first: int = 0
+    shared: tuple[int, int] = NO_KEYS
 
     def decoded(self, near: Array | None = None) -> Array:
         """Next to `near`, by default what was put into this very code."""
         near = self.put if near is None else nearest(self.codec, self.message, near, self.put)
-        return decode(self.codec, self.message, self.put.size, self.put.dtype, near)
+        return decode(self.codec, self.message, self.put.size, self.put.dtype, near, self.first, self.shared)
 
 
 @dataclass
@@ -123,7 +126,7 @@ class Occurrence:
     @property
     def gathers(self) -> bool:
         """Whether everyone hears from everyone that it needs, with one rounding."""
-        return gathers(self.exchange.kind, self.coded)
+        return gathers(self.exchange.kind, self.coded, self.exchange.route)
 
     @property
     def coded(self) -> bool:
@@ -175,6 +178,14 @@ class Occurrence:
         place, who = (self.exchange.place + 1, EVERYONE) if worker == NOBODY else (self.exchange.place, worker)
         return encoding_keys(self.seed, self.iteration, place, who, self.parameter)
 
+    @property
+    def shared(self) -> tuple[int, int]:
+        return shared_keys(self.seed, self.iteration, self.parameter)
+
+    def code(self, value: Array, worker: int, first: int, states: States) -> Code:
+        message = encode(self.codec, value, self.keys(worker), first, states, self.shared)
+        return Code(self.codec, value, message, states, first, self.shared)
+
     def contribution(self, worker: int) -> Code:
         """The code of a worker's whole tensor, with its residual; or the code that it exchanges."""
         value = self.values[worker]
@@ -186,12 +197,12 @@ class Occurrence:
         """Encode `value` (a worker's, or the owners' where `worker` is NOBODY), with its residual where `keeps`."""
         states = {} if worker == NOBODY else self.residuals.states[worker]
         if not keeps:
-            return Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
+            return self.code(value, worker, at.start, states)
         loss = self.residuals.owner[at] if worker == NOBODY else self.residuals.worker[worker][at]
         waits = worker != NOBODY and self.present is not None and not self.present[worker]
         with np.errstate(all="ignore"):
             value = value if waits else value + loss
-        code = Code(self.codec, value, encode(self.codec, value, self.keys(worker), at.start, states), states)
+        code = self.code(value, worker, at.start, states)
         with np.errstate(all="ignore"):
             lost = value - code.decoded()
         if not waits:
@@ -199,11 +210,17 @@ class Occurrence:
         return code
 
     def decoded(self, message: bytes, at: slice) -> Array:
-        return decode(self.codec, message, at.stop - at.start, real_type(self.parameter))
+        real = real_type(self.parameter)
+        return decode(self.codec, message, at.stop - at.start, real, None, at.start, self.shared)
 
 
 def encoding_keys(seed: int, iteration: int, place: int, worker: int, parameter: Parameter) -> tuple[int, int]:
     return parameter_keys(message_key(seed, iteration, place, worker), parameter.number)
+
+
+def shared_keys(seed: int, iteration: int, parameter: Parameter) -> tuple[int, int]:
+    """Of what everyone draws alike."""
+    return parameter_keys(shared_key(seed, iteration), parameter.number)
 
 
 # --- by definition
@@ -421,10 +438,11 @@ class _Mover:
 
     def value(self, run: Run, kernel: Kernel, at: slice) -> Array:
         real = self.result.dtype.type
-        codec = EXACT if kernel.takes_exact else self.this.codec
+        codec, size = EXACT if kernel.takes_exact else self.this.codec, at.stop - at.start
         near = [self.near(values) for values in run.near] or [self.put] * len(run.inputs)
         terms = [
-            decode(codec, self.held[k], at.stop - at.start, real, own) for k, own in zip(run.inputs, near, strict=True)
+            decode(codec, self.held[k], size, real, own, at.start, self.this.shared)
+            for k, own in zip(run.inputs, near, strict=True)
         ]
         if kernel.weighted:
             weights = dict(self.this.row(self.rank))

@@ -128,7 +128,7 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if _nearby(sent):
         return messages(sent.exchange, workers) * (code + _answer(sent.codec, elements))
-    if sent.coded:
+    if _gathers(sent):
         return (workers - 1) * code
     return sum(travelled(sent, workers, elements).values())
 
@@ -268,6 +268,10 @@ def _waiting(paths: PathBody) -> int:
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 
 
+def _gathers(sent: Sent) -> bool:
+    return gathers(sent.exchange.kind, sent.coded, sent.exchange.route)
+
+
 def _nearby(sent: Sent) -> bool:
     return sent.exchange.kind in NEIGHBOURLY
 
@@ -283,7 +287,7 @@ def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
         return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
     if _nearby(sent):
         return (1 + messages(sent.exchange, workers)) * code
-    if sent.coded:
+    if _gathers(sent):
         return workers * code
     held = figured(sent.exchange.route, workers).buffers(workers)
     return sum(count * _layout(sent.codec, exact).bytes_of(elements) for exact, count in held.items()) / workers**2
@@ -312,7 +316,7 @@ def roundings(sent: Sent, workers: int) -> int:
         return 1
     if sent.codec is None or sent.codec == EXACT:
         return 0
-    return 1 if gathers(sent.exchange.kind, sent.coded) else figured(sent.exchange.route, workers).roundings(workers)
+    return 1 if _gathers(sent) else figured(sent.exchange.route, workers).roundings(workers)
 
 
 def _story(body: Body, sent: Sent) -> tuple[str, ...]:
@@ -333,7 +337,7 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
         return f"{when} {RELAY_STORY[0]}", RELAY_STORY[1]
     if _nearby(sent) and sent.codec == EXACT:
         return f"{when} each worker sends its own numbers, as they are, to each of its neighbours", GATHERED
-    if gathers(exchange.kind, sent.coded):
+    if _nearby(sent) or sent.coded:
         told: tuple[str, ...] = GATHER_STORY if _nearby(sent) else GATHER_ALL_STORY
         told = told if sent.codec.guard is None else GUARDED_STORY
         return tuple(f"{when} {line}" if line is told[0] else line for line in told)

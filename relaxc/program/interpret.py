@@ -31,6 +31,7 @@ from relaxc.program.exchange import (
     real_type,
     run_exchange,
     run_messages,
+    shared_keys,
 )  # fmt: skip
 from relaxc.program.functions import Array
 from relaxc.program.gradients import take_gradient
@@ -293,8 +294,10 @@ class Interpreter:
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         keys = encoding_keys(self.seed, self.iteration, encoding.place, worker, scope.parameter)
+        shared = shared_keys(self.seed, self.iteration, scope.parameter)
         states = self._residuals(encoding.place, scope).states[worker] if encoding.codec.states else {}
-        return Code(encoding.codec, value, encode(encoding.codec, value, keys, states=states), states)
+        message = encode(encoding.codec, value, keys, states=states, shared=shared)
+        return Code(encoding.codec, value, message, states, shared=shared)
 
     def _residuals(self, place: int, scope: Scope) -> Residuals:
         made = Residuals.zeros(scope.parameter, self.workers)

@@ -78,6 +78,20 @@ class Dither:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """In a codec: 1 at one element of each block, drawn as wire/dither.py says, the same for sender and receiver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """In a codec: `dct` of a block, or its inverse `idct`, as a matrix with rows of `side` (program/cosines.py)."""
+
+    function: str
+    argument: Expression
+    side: int
+
+
+@dataclass(frozen=True, slots=True)
 class Encode:
     """A code: what this worker sends of `value`. `place` is an encoding place, as an exchange's."""
 
@@ -119,7 +133,9 @@ class Exchange:
     rank: int = 0
 
 
-Expression = Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Encode | Decode | Exchange
+Expression = (
+    Constant | Read | Optimizer | Own | Apply | Reduce | Dither | Chosen | Transform | Encode | Decode | Exchange
+)
 
 
 # --- codecs
@@ -173,7 +189,13 @@ class Codec:
 
     @property
     def cast(self) -> bool:
-        return all(f.per_element and not f.wire.bits for f in self.layout.fields)
+        return all(f.per_element and not f.wire.bits and f.wire.kind != "top" for f in self.layout.fields)
+
+    @property
+    def selects(self) -> bool:
+        """Whether a field holds the largest of a block. What such codes add up to is not encoded again: it has more
+        elements than one of them."""
+        return any(f.wire.kind == "top" for f in self.layout.fields)
 
     @property
     def biased(self) -> bool:
@@ -297,7 +319,7 @@ def children(e: Expression) -> tuple[Expression, ...]:
     match e:
         case Apply(arguments=arguments):
             return arguments
-        case Reduce(argument=argument) | Dither(argument=argument):
+        case Reduce(argument=argument) | Dither(argument=argument) | Transform(argument=argument):
             return (argument,)
         case Encode(value=value) | Exchange(value=value):
             return (value,)

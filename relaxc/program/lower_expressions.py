@@ -14,7 +14,7 @@ from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Feedback, Use
-from relaxc.language.vocabulary import READABLE
+from relaxc.language.vocabulary import AUTO, READABLE
 from relaxc.program import optimizer_names
 from relaxc.program.codec import EXACT, lower_codec
 from relaxc.program.ir import (
@@ -33,7 +33,7 @@ from relaxc.program.ir import (
 from relaxc.program.lower_low_rank import low_rank, refuse_low_rank
 from relaxc.topology.topology import Topology
 from relaxc.wire.numbers import evaluate
-from relaxc.wire.routes import DEFAULT_ROUTE, NEIGHBOURLY
+from relaxc.wire.routes import DEFAULT_ROUTE, GATHER, NEIGHBOURLY
 
 PLACES_PER_EXCHANGE = 2
 """A contribution's place and, behind it, its re-encoding's."""
@@ -273,7 +273,9 @@ class Expressions:
             return low_rank(self, e, value, given, use) or HOLE
         codec = None if use is None else self.codecs.lowered(use)
         feedback = self.feedback(given.get("feedback"), codec, e, "compress" in given)
-        route = self.route(given.get("route"), e)
+        route = self.route(given.get("route"), codec, e)
+        if route == GATHER and feedback == "both":
+            feedback = "worker"  # nobody encodes again
         if codec is None and (e.function in NEIGHBOURLY or route != DEFAULT_ROUTE):
             codec = EXACT
         return Exchange(e.function, value, codec, feedback, route, topology, self.places.next(), self.place_of(e))
@@ -285,7 +287,7 @@ class Expressions:
         """A code is sent as it is: knobs may only say so."""
         for name, value in given.items():
             meaning = self.reader.value(SITES[name], value)
-            if meaning not in (None, Feedback.AUTO, Feedback.NONE, DEFAULT_ROUTE):
+            if meaning not in (None, Feedback.AUTO, Feedback.NONE, AUTO, DEFAULT_ROUTE, GATHER):
                 help_ = f"delete it, or exchange the value itself: {e.function}(x, {name} = ...)"
                 what = f"`{name}` has no meaning for a code, which is sent as it is"
                 self.report.error("RX0322", what, self.place_of(value), "", help_)
@@ -297,10 +299,21 @@ class Expressions:
                              "nothing is lost without a codec", "add `compress`, or delete it")  # fmt: skip
         return "none" if codec is None else feedback_of(written, codec)
 
-    def route(self, e: syntax.Expression | None, call: syntax.Call) -> str:
+    def route(self, e: syntax.Expression | None, codec: Codec | None, call: syntax.Call) -> str:
+        """Where nothing is written: gather for a codec that holds the largest of a block, since a sum of those is not
+        encoded again."""
         if call.function in NEIGHBOURLY:
             return ""
-        return DEFAULT_ROUTE if e is None else self.reader.route(e) or DEFAULT_ROUTE
+        written = AUTO if e is None else self.reader.route(e) or AUTO
+        selects = codec is not None and codec.selects
+        if written in (AUTO, GATHER) or not selects:
+            return written if written != AUTO else GATHER if selects else DEFAULT_ROUTE
+        assert codec is not None
+        self.report.error(
+            "RX0356", f"the route {written} encodes sums again, which {codec.text} can't", self.place_of(call),
+            "a sum of such codes has more large elements than one of them", "use route = gather, or leave it out",
+        )  # fmt: skip
+        return GATHER
 
     # --- lateness
 

@@ -26,7 +26,7 @@ def low_rank(
     if written is Feedback.BOTH:
         of.report.error("RX0382", "feedback = both in an exchange of low rank", of.place_of(e),
                         "nobody encodes a sum again", "use worker, or none")  # fmt: skip
-    if of.route(given.get("route"), e) != DEFAULT_ROUTE:
+    if of.route(given.get("route"), None, e) != DEFAULT_ROUTE:
         of.report.error("RX0382", "an exchange of low rank has no route", of.place_of(e),
                         "its factors are all-reduced", "leave route out")  # fmt: skip
     feedback = "none" if written is Feedback.NONE else "worker"

@@ -7,6 +7,7 @@ from relaxc.program.ir import (
     Apply,
     Assign,
     Body,
+    Chosen,
     Constant,
     Decode,
     Dither,
@@ -24,6 +25,7 @@ from relaxc.program.ir import (
     State,
     Statement,
     Step,
+    Transform,
 )  # fmt: skip
 from relaxc.topology.topology import OF_A_FILE, Topology, written
 from relaxc.wire.routes import NEIGHBOURLY
@@ -140,6 +142,10 @@ def _call(e: Expression) -> str:
             return f"{function}({print_expression(argument)})"
         case Dither(argument=argument):
             return f"dither({print_expression(argument)})"
+        case Transform(function=function, argument=argument, side=side):
+            return f"{function}({print_expression(argument)}, {side})"
+        case Chosen():
+            return "chosen"
     raise AssertionError(f"no text for {e!r}")
 
 

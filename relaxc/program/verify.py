@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from relaxc.program.codec import EXACT
 from relaxc.program.ir import (
@@ -213,9 +213,10 @@ def _verify_for(route: Route, feedback: str, kernels: dict[str, Kernel], workers
     world = [_Worker(rank, route.phases(rank, workers)) for rank in range(workers)]
     _verify_phases(route.name, route.legs(workers), world)
     _run(world, kernels)
+    chunks = range(1 if route.whole else workers)
     for worker in world:
-        _require(sorted(worker.results) == list(range(workers)), f"{route.name}: a chunk never reaches a worker")
-    for chunk in range(workers):
+        _require(sorted(worker.results) == list(chunks), f"{route.name}: a chunk never reaches a worker")
+    for chunk in chunks:
         results = {worker.results[chunk] for worker in world}
         _require(len(results) == 1, f"{route.name}: workers end with different bits")
         result = results.pop()
@@ -341,7 +342,8 @@ def _kernel(worker: _Worker, run: Run, kernel: Kernel) -> None:
         _require(own or (near is not None and near in worker.held), "a code is decoded before its values are there")
     if kernel.decodes:
         _require(run.chunk not in worker.results, "a chunk is decoded twice")
-        worker.results[run.chunk] = _gathered(inputs)
+        result = _gathered(inputs)
+        worker.results[run.chunk] = replace(result, averaged=result.averaged or kernel.averages)
         return
     contributions = Counter(c for symbol in inputs for c in symbol.contributions)
     if kernel.tensor:

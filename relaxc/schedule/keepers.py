@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxc.manifest import ExchangePlan
-from relaxc.schedule.schedule import layout_of
+from relaxc.schedule.routed import layout_of
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import Run, gathers, route_of
@@ -23,7 +23,7 @@ class Part:
 def kept_parts(exchange: ExchangePlan | None, parameter: Parameter, workers: int, rank: int) -> list[Part] | None:
     """Of a worker's own losses: its share of those of everyone together. None where each worker keeps its own, of all
     elements, or nobody any."""
-    if exchange is None or exchange.codec is None or gathers(exchange.kind, exchange.coded):
+    if exchange is None or exchange.codec is None or gathers(exchange.kind, exchange.coded, exchange.route):
         return None
     keepers = _keepers(exchange, workers)
     if all(len(found) in (0, workers) for found in keepers):

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relaxc.errors import ModelError
-from relaxc.manifest import BodyPlan, CodecPlan, ExchangePlan, GradientPlan, Manifest
+from relaxc.manifest import BodyPlan, ExchangePlan, GradientPlan, Manifest
 from relaxc.schedule.actions import Chunks, Piece, bind, census
 from relaxc.schedule.buckets import Bucket, cut_buckets
-from relaxc.schedule.pieces import cut_pieces
-from relaxc.wire.layout import Field, Layout, WireType
+from relaxc.schedule.routed import cut_for, layout_of, phases_of
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import kernels_of, route_of
+from relaxc.wire.routes import kernels_of
 from relaxc.wire.selection import assign
 
 
@@ -43,11 +42,6 @@ class Schedule:
         """Payload that leaves this worker in one iteration: an all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
         reduced = 2 * (self.workers - 1) * sum(self.dense_bytes) // self.workers
         return sum(p.sent for p in self.pieces) + reduced
-
-
-def layout_of(codec: CodecPlan) -> Layout:
-    fields = tuple(Field(f.name, WireType(f.kind, f.bits), f.per_element) for f in codec.fields)
-    return Layout(codec.block, fields, codec.unit)
 
 
 def govern(manifest: Manifest, parameters: Sequence[Parameter]) -> tuple[int, ...]:
@@ -85,11 +79,11 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
         if exchange.codec is None:
             dense.append(sum(p.bytes for p in members))
             continue
-        layout, route = layout_of(exchange.codec), route_of(exchange.route)
-        phases, kernels = route.phases(rank, workers), route.kernels(exchange.feedback, exchange.kind)
-        for chunks in cut_pieces(members, layout, workers, manifest.piece_bytes):
+        layout, (phases, legs) = layout_of(exchange.codec), phases_of(exchange, workers, rank)
+        kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
+        for chunks in cut_for(exchange, members, workers, manifest.piece_bytes):
             pieces.append(bind(phases, kernels, Chunks(chunks, layout, members[0].real_bytes), rank, tag, number)[0])
-            tag += route.legs(workers)
+            tag += legs
     if buckets:
         pieces.append(census(len(parameters), workers, rank, tag, len(buckets)))
     return Schedule(workers, rank, bodies, buckets, tuple(pieces), tuple(dense))

@@ -11,22 +11,11 @@ from dataclasses import dataclass, replace
 
 from relaxc.manifest import ExchangePlan, TransferPlan
 from relaxc.schedule.actions import Action, Chunks, Piece, bind
-from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
-from relaxc.schedule.schedule import layout_of
-from relaxc.wire.layout import Layout
+from relaxc.schedule.pieces import Chunk
+from relaxc.schedule.routed import cut_for, layout_of, phases_of
 from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import (
-    NEIGHBOURLY,
-    Phase,
-    done_by_fragments,
-    gather_legs,
-    gather_phases,
-    gathers,
-    kernels_of,
-    relay_phases,
-    route_of,
-)
+from relaxc.wire.routes import done_by_fragments, kernels_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +54,8 @@ def schedule_transfer(
         size = sum(_dense_elements(exchange, p) * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
-    phases, legs = _phases(exchange, workers, rank, targets, sources)
-    cut = _cut(exchange, members, layout, workers, piece_bytes)
+    phases, legs = phases_of(exchange, workers, rank, targets, sources)
+    cut = cut_for(exchange, members, workers, piece_bytes)
     kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded, exchange.codec.guarded)
     elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [
@@ -104,31 +93,6 @@ def _dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
 def members_of(transfer: TransferPlan, members: Sequence[Parameter]) -> Sequence[Parameter]:
     """What is sent of a bucket's parameters: of cells one element each, of those without elements too."""
     return [replace(p, shape=()) for p in members] if transfer.shape == "cell" else members
-
-
-def _phases(
-    exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int], sources: Sequence[int]
-) -> tuple[tuple[Phase, ...], int]:
-    """The phases of a piece, and how many tags it uses."""
-    if exchange.kind == "relay":
-        return relay_phases(rank, [p for p in sources if p != rank]), 1
-    if not gathers(exchange.kind, exchange.coded):
-        route = route_of(exchange.route)
-        return route.phases(rank, workers), route.legs(workers)
-    if exchange.kind not in NEIGHBOURLY:
-        # Each begins with the one behind it, so that not all send to the same one first.
-        targets = sources = [(rank + d) % workers for d in range(1, workers)]
-    guarded = exchange.codec is not None and exchange.codec.guarded
-    heard, told = [p for p in sources if p != rank], [p for p in targets if p != rank]
-    return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
-
-
-def _cut(
-    exchange: ExchangePlan, members: Sequence[Parameter], layout: Layout, workers: int, piece_bytes: int
-) -> tuple[tuple[Chunk, ...], ...]:
-    if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded):
-        return cut_whole(members, layout, piece_bytes)
-    return cut_pieces(members, layout, workers, piece_bytes)
 
 
 def _coding(piece: int, action: Action) -> Coding:

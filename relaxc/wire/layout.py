@@ -5,6 +5,9 @@ text order: a field per block takes one item; a field per element takes n items.
 b is split into powers of two, lowest bits first (7 = 1 + 2 + 4), and a part of p bits puts element i + k*stride into
 bits k*p.. of byte i, with stride = ceil(n * p / 8). So packing is vertical arithmetic that vectorises, at any width
 from 1 to 8.
+
+A field `top(part)` holds the elements of largest magnitude: the k places in the block, ascending, as u32, then the k
+values in the arithmetic's type. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -14,22 +17,39 @@ from dataclasses import dataclass
 
 FLOAT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
+PLACE_BYTES = 4
+
 LARGEST_BLOCK = 1 << 20
 """Of elements: a block is encoded in one piece, which has to fit in cache; and a count of them is exact in f32."""
 
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """`kind` is f32, f16, bf16, real, uint or int; `real` is the type that the tensor's arithmetic uses (f32, or f64
-    for f64 tensors). `bits` is 1..8 for uint and int, 0 otherwise."""
+    """`kind` is f32, f16, bf16, real, uint, int or top; `real` is the type that the tensor's arithmetic uses (f32, or
+    f64 for f64 tensors). `bits` is 1..8 for uint and int, 0 otherwise; `part` says how many a top keeps."""
 
     kind: str
     bits: int = 0
+    part: float = 0.0
+
+    def __repr__(self) -> str:
+        """Kernels are named after it: a part is shown where there is one."""
+        part = f", part={self.part!r}" if self.part else ""
+        return f"WireType(kind={self.kind!r}, bits={self.bits!r}{part})"
 
     def __str__(self) -> str:
+        if self.kind == "top":
+            return f"top({self.part:g})"
         return f"{self.kind}({self.bits})" if self.bits else self.kind
 
+    def kept(self, items: int) -> int:
+        """How many of so many a top keeps: a part below 1 is a share of them, from 1 on a count."""
+        wanted = self.part if self.part >= 1 else max(1, round(self.part * items))
+        return min(items, int(wanted))
+
     def bytes_of(self, items: int, real_bytes: int) -> int:
+        if self.kind == "top":
+            return self.kept(items) * (PLACE_BYTES + real_bytes)
         if self.bits:
             return sum(-(-items * part // 8) for part in parts(self.bits))
         return items * (real_bytes if self.kind == "real" else FLOAT_BYTES[self.kind])

@@ -141,6 +141,8 @@ class Route:
     sentences: tuple[str, ...]
     """What is sent when and to whom; {code} stands for the codec, {when} for what starts it."""
     inner: int = 1
+    whole: bool = False
+    """A piece is one chunk, number 0, of which everyone hears everyone's code."""
 
     def refusal(self, workers: int) -> str | None:
         """Why there is no such route among `workers`; None where there is."""

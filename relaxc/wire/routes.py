@@ -117,14 +117,12 @@ _RING = Route(
         "the encoded mean goes once round the ring; every worker decodes the same bytes",
     ),
 )
-ROUTES = {route.name: route for route in (_ALL, _RING, hierarchy(1))}
-"""By name. A hierarchy is of machines with one worker each until somebody says how many there are."""
 DEFAULT_ROUTE = _ALL.name
 _WITH_INNER = re.compile(r"hierarchy\(inner = (\d+)\)")
 
 
 def route_of(name: str) -> Route:
-    """The route that a program names: all, ring, hierarchy, or hierarchy(inner = 4). Raise KeyError for another."""
+    """The route that a program names, such as all or hierarchy(inner = 4). Raise KeyError for another."""
     found = _WITH_INNER.fullmatch(name)
     return ROUTES[name] if found is None else hierarchy(int(found[1]))
 
@@ -138,7 +136,8 @@ def hierarchy_of(inner: int) -> str:
     return f"hierarchy(inner = {inner})"
 
 
-# --- gather, for a mix, and for a mean or sum of a code: each hears from those that it needs, nobody encodes again
+# --- gather, for a mix, for a mean or sum of a code, and where the route says so: each hears from those that it needs,
+# nobody encodes again
 
 
 def gather_kernels(kind: str, feedback: str, guarded: bool = False) -> tuple[Kernel, ...]:
@@ -236,19 +235,45 @@ def relay_phases(rank: int, neighbours: Sequence[int]) -> tuple[Phase, ...]:
     return tuple(out), tuple(back)
 
 
+def everyone(rank: int, workers: int) -> list[int]:
+    """The others. Each begins with the one behind it, so that not all send to the same one first."""
+    return [(rank + d) % workers for d in range(1, workers)]
+
+
+def _gather_all(rank: int, workers: int) -> tuple[Phase, ...]:
+    others = everyone(rank, workers)
+    return gather_phases(rank, others, others)
+
+
+GATHER = "gather"
+_GATHER = Route(
+    GATHER,
+    _gather_all,
+    lambda feedback: gather_kernels("mean", feedback),
+    legs=lambda n: 1,
+    roundings=lambda n: 1,
+    sentences=(
+        "{when} encodes it ({code}) and sends the code to every other",
+        "each worker decodes the codes of all, its own too, sums them in rank order, divides, and has the mean",
+    ),
+    whole=True,
+)
+ROUTES = {route.name: route for route in (_ALL, _RING, _GATHER, hierarchy(1))}
+"""By name. A hierarchy is of machines with one worker each until somebody says how many there are."""
+
 # --- which of these an exchange uses
 
 
-def gathers(kind: str, coded: bool) -> bool:
+def gathers(kind: str, coded: bool, route: str) -> bool:
     """Whether everyone hears the codes of those that it needs, and nobody encodes again; `coded`: it is of a code."""
-    return coded or kind in WEIGHTED
+    return coded or kind in WEIGHTED or route == GATHER
 
 
 def kernels_of(kind: str, route: str, feedback: str, coded: bool, guarded: bool = False) -> tuple[Kernel, ...]:
     """All that the messages of an exchange need; `guarded`: its codec has a guard."""
     if kind == "relay":
         return relay_kernels()
-    if gathers(kind, coded):
+    if gathers(kind, coded, route):
         return gather_kernels(kind, feedback, guarded)
     return route_of(route).kernels(feedback, kind)
 

@@ -24,6 +24,7 @@ struct relaxrt_call {
   uint64_t key;                  // wire/dither.py: message_key(seed, iteration, place, worker)
   const void* const* near;       // for each input what it is decoded near to, its segments one behind the other, in the
                                  // arithmetic type; null, or null for an input: what the kernel's operand holds
+  uint64_t shared;               // and shared_key(seed, iteration): of what all workers draw alike
 };
 
 // Every generated kernel has this type. Segments follow one another in the messages without padding.

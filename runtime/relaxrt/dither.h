@@ -36,4 +36,10 @@ RELAXRT_INLINE Real dither(Real v, dither_keys keys, uint64_t first, int32_t i) 
   return floor(v + Real(int32_t(h >> 8)) * Real(0x1p-24));
 }
 
+// Which element of block `number` of a parameter everyone chooses; it may lie behind the end of a short last block.
+RELAXRT_INLINE int32_t chosen(dither_keys keys, uint64_t number, int32_t block) {
+  const uint32_t h = mixed(mixed(uint32_t(number) ^ keys.key0) + keys.key1 + uint32_t(number >> 32) * 0x9E3779B9u);
+  return int32_t(uint64_t(h) * uint64_t(block) >> 32);
+}
+
 }  // namespace relaxrt

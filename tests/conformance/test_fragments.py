@@ -99,7 +99,7 @@ def _run(function: Any, case: Case, made: FusedFragment, dtype: str, parts: list
     messages = []
     for k in range(len(worlds[0].inputs)):
         assert codec is not None
-        messages.append(b"".join(evaluate.encode(codec, w.inputs[k]) for w in worlds))
+        messages.append(b"".join(evaluate.encode(codec, w.inputs[k], first=w.first, shared=w.shared) for w in worlds))
     weights = list(WEIGHTS) if transfer and transfer.exchange.kind == "mix" and messages else None
     numbers = [number(e, case.numbers) for e in made.numbers]
     return call(function, parts, messages, size, WORKERS, weights, numbers)

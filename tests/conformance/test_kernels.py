@@ -63,6 +63,29 @@ CASES: list[Case] = [
 ]
 
 
+SELECTING = [
+    codecs.topk(0.01), codecs.topk(0.3), codecs.topk(5), codecs.topk(3, 7), codecs.topk(0.02, 512), codecs.topk(2000, 64),
+    codecs.dct(8, 4), codecs.dct(3, 0.5), codecs.dct(32, 20), codecs.dct(1, 1), codecs.randomk(100), codecs.randomk(7),
+    codecs.randomk(1),
+]  # fmt: skip
+"""Never encoded again, but for randomk."""
+GATHER, KEPT = MEAN_OF_CODES, KERNELS[1]
+CASES += [
+    *(
+        (codec, kernel, DTYPES[(n + k) % 4])
+        for n, codec in enumerate(SELECTING)
+        for k, kernel in enumerate((KEPT, GATHER))
+    ),
+    *((codec, KEPT, "f64") for codec in (codecs.topk(0.05), codecs.dct(16, 9))),
+    *((codec, KERNELS[0], "f32") for codec in (codecs.topk(0.05), codecs.dct(16, 9), codecs.randomk(33))),
+    *((codec, MIX, "f32") for codec in (codecs.topk(0.05), codecs.randomk(33))),
+    *(
+        (codecs.randomk(9), kernel, dtype)
+        for kernel, dtype in zip(KERNELS[3:], ("f32", "f16", "f64", "bf16"), strict=False)
+    ),
+]
+
+
 def _chunks(count: int) -> Iterator[list[tuple[str, Case]]]:
     named = [(f"kernel_{n}", case) for n, case in enumerate(CASES)]
     yield from (named[k::count] for k in range(count))
@@ -93,6 +116,7 @@ KINDS = (
     "constant",
     "huge",
     "near ties",
+    "few values",
 )
 
 
@@ -107,6 +131,7 @@ def data(kind: str, n: int, real: Any, rng: np.random.Generator) -> Array:
         "constant": np.full(n, 0.1, real),
         "huge": np.sign(x) * np.finfo(real).max,
         "near ties": np.resize(tie, n).astype(real),
+        "few values": np.round(x).astype(real),
     }.get(kind, x)
     for place, value in SINGLE.get(kind, ()):
         whole[place(n)] = value

@@ -46,6 +46,14 @@ VARIANTS = {
     "exact ring": "relax gradients { route = ring }",
     "bf16 ring": "relax gradients { compress = bf16, route = ring }",
     "fp16 feedback": "relax gradients { compress = fp16, feedback = both }",
+    "topk": "relax gradients { compress = topk(3%) }",
+    "topk worker late": "relax gradients { compress = topk(20), feedback = worker, delay = 1 }",
+    "randomk": "relax gradients { compress = randomk(10%) }",
+    "randomk ring worker": "relax gradients { compress = randomk(2%), feedback = worker, route = ring, delay = 2 }",
+    "randomk gather": "relax gradients { compress = randomk(5%), route = gather }",
+    "dct": "relax gradients { compress = dct(16, 9) }",
+    "minmax gather": "relax gradients { compress = 4bit, route = gather }",
+    "bf16 gather": "relax gradients { compress = bf16, route = gather, delay = 1 }",
     "two bodies": 'relax gradients for "matrix" { compress = 8bit, delay = 1 }\n'
     "relax gradients for ndim < 2 { compress = bf16 }\nrelax gradients { compress = 2bit, route = ring }",
 }

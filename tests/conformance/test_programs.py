@@ -61,6 +61,28 @@ algorithm r { state seen = weight  step  every 2 {
   let moved = mean(weight - seen, compress = 4bit, route = ring)  seen += moved  weight = seen } }
 relax with r
 """,
+    "topk": "algorithm a { step every 2 { weight = mean(weight, compress = topk(5%)) } }\nrelax with a",
+    "topk choco": "relax with choco { compress = topk(10%), gamma = 0.05 }",
+    "topk late": "relax updates { every = 3, compress = topk(10%), rate = 0.7, momentum = 0.5, delay = 1 }",
+    "topk feedback": "algorithm a { step weight = mix(weight, ring, compress = topk(9), feedback = worker) }\nrelax with a",
+    "topk code": """
+algorithm t { state held = 0  held += grad  let q = encode(held, topk(4%))  let gone = decode(q)
+  held = held - gone  grad = mean(q)  step }
+relax with t
+""",
+    "randomk": """
+algorithm r { step  every 2 { let some = encode(weight, randomk(10%))  weight += mean(some) - decode(some) } }
+relax with r
+""",
+    "randomk late": """
+algorithm r { step  every 2 { let some = encode(weight, randomk(10%))  let own = decode(some)  let heard = mix(some, ring)
+  after 3 { weight += (heard - own) / 2 } } }
+relax with r
+""",
+    "randomk exchange": "relax updates { every = 2, compress = randomk(5%), rate = 0.7, momentum = 0.5 }",
+    "randomk mix": "relax weights { compress = randomk(20%), every = 2, delay = 1 }",
+    "gather": "algorithm g { step every 2 { weight = mean(weight, route = gather) } }\nrelax with g",
+    "gather coded": "relax updates { every = 2, compress = 4bit, route = gather, rate = 0.7, momentum = 0.5 }",
     "two bodies": """
 relax gradients for ndim < 2 { compress = 8bit }
 relax with choco { compress = 1bit, gamma = 0.3 }
@@ -191,6 +213,13 @@ OWNING = {
     "momentum": "relax momentum { warmup = 3, compress = 4bit }",
     "zero_one_adam": "relax with zero_one_adam { warmup = 2, double = 2, longest = 4, kappa = 2 }",
     "ef_signsgd": "relax with ef_signsgd",
+    "dgc": "relax gradients for ndim < 2\nrelax with dgc { epoch = 3 }",
+    "demo": "relax with demo { side = 16, keep = 9 }",
+    "dct": """
+algorithm d { state held = 0  held = 0.9 * held + lr * grad  let code = encode(held, dct(8, 3))
+  held -= decode(code)  weight -= sign(sum(code)) * lr }
+relax with d
+""",
 }
 """Programs without `step`: the optimiser has no momentum."""
 LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {**VARIANTS, **OWNING}]
@@ -300,7 +329,7 @@ class Sgd:
         return tensor.detach().to(real).numpy().ravel().copy()
 
     def number(self, worker: int, parameter: Parameter, name: str) -> float:
-        return {"lr": RATE, "momentum": self._momentum}[name]
+        return {"lr": RATE, "momentum": self._momentum, "weight_decay": 0.0}[name]
 
     def state(self, worker: int, parameter: Parameter, name: str) -> Any:
         raise AssertionError(f"no program of this test reads {name}")

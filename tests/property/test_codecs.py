@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from relaxc.program.evaluate import decode, encode
 from relaxc.program.ir import Codec
+from relaxc.program.selection import transform
 from relaxc.wire.ownership import shares
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +22,10 @@ CODECS = st.one_of(
     st.builds(codecs.qsgd, st.integers(2, 8), st.integers(1, 70)),
     st.builds(codecs.onebit, st.integers(1, 70)),
     st.builds(codecs.ternary, st.floats(1, 4)),
+    st.builds(codecs.topk, st.floats(0.001, 0.999), st.sampled_from([None, 1, 7, 64])),
+    st.builds(codecs.topk, st.integers(1, 300), st.sampled_from([None, 1, 7, 64])),
+    st.builds(codecs.randomk, st.integers(1, 70)),
+    st.builds(codecs.dct, st.integers(1, 9), st.integers(1, 90)),
 )
 SCALE_FREE = CODECS
 """All but natural, modulo, signs and the casts."""
@@ -107,3 +112,38 @@ def test_shares_cut_no_block(codec: Codec, elements: int, workers: int, number: 
     owned = sorted(s for s in shares(number, elements, codec.layout, workers) if s[1] > s[0])
     parts = [encode(codec, x[start:end], (3, 4), start) for start, end in owned]
     assert b"".join(parts) == encode(codec, x, (3, 4))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(st.floats(0.001, 0.999), st.integers(1, 300)), st.integers(0, 3), tensors())
+def test_topk_keeps_the_largest_and_nothing_else(part: float, broken: int, x: Array) -> None:
+    """By a sort in plain Python."""
+    x[: min(broken, x.size)] = (np.nan, -np.inf, np.nan)[: min(broken, x.size)]
+    kept = min(x.size, int(part) if part >= 1 else max(1, round(part * x.size)))
+    order = sorted(range(x.size), key=lambda i: (-np.inf if np.isnan(x[i]) else 0, -abs(x[i]), i))
+    wanted = np.zeros_like(x)
+    wanted[order[:kept]] = x[order[:kept]]
+    assert np.array_equal(through(codecs.topk(part), x), wanted, equal_nan=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 70), st.integers(0, 2**64 - 1), tensors())
+def test_randomk_keeps_one_element_of_a_block_as_it_is(block: int, key: int, x: Array) -> None:
+    shared = (key & 0xFFFFFFFF, key >> 32)
+    message = encode(codecs.randomk(block), x, shared=shared)
+    after = decode(codecs.randomk(block), message, x.size, x.dtype, shared=shared)
+    assert ((after == x) | (after == 0)).all()
+    assert all(np.count_nonzero(part) <= 1 for part in np.split(after, range(block, x.size, block)))
+    again = encode(codecs.randomk(block), after, (5, 6), shared=shared)
+    assert again == message, "another encoding chooses the same elements"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 12), tensors())
+def test_the_cosine_transform_keeps_lengths_and_comes_back(side: int, x: Array) -> None:
+    whole = through(codecs.dct(side, side**2), x)
+    size = np.sqrt((x.astype(np.float64) ** 2).sum())
+    assert np.abs(whole - x).max(initial=0) <= 1e-5 * size
+    for part in blocks(codecs.dct(side), x):
+        made = transform("dct", part[None], side)[0].astype(np.float64)
+        assert np.isclose((made**2).sum(), (part.astype(np.float64) ** 2).sum(), rtol=1e-4)

@@ -17,12 +17,14 @@ from relaxc.program.ir import Body, Program
 from relaxc.wire.parameters import Parameter
 
 CODECS = ["8bit", "4bit", "2bit", "1bit", "bf16", "fp16", "minmax(8, block = 5)", "absmax(4, block = 3)",
-          "minmax(4, block = 16, rounding = stochastic)"]  # fmt: skip
-SPECS = st.builds(
-    "relax gradients {{ compress = {}, feedback = {}, route = {}, delay = {} }}".format,
-    st.sampled_from(CODECS), st.sampled_from(["none", "worker", "both", "auto"]), st.sampled_from(["all", "ring"]),
-    st.integers(0, 2),
-)  # fmt: skip
+          "minmax(4, block = 16, rounding = stochastic)", "randomk(25%)"]  # fmt: skip
+SELECTING = ["topk(20%)", "topk(7)", "dct(3, 2)"]
+FORM = "relax gradients {{ compress = {}, feedback = {}, route = {}, delay = {} }}".format
+FEEDBACKS = st.sampled_from(["none", "worker", "both", "auto"])
+SPECS = st.one_of(
+    st.builds(FORM, st.sampled_from(CODECS), FEEDBACKS, st.sampled_from(["all", "ring", "gather"]), st.integers(0, 2)),
+    st.builds(FORM, st.sampled_from(SELECTING), FEEDBACKS, st.sampled_from(["auto", "gather"]), st.integers(0, 2)),
+)
 REFUSALS = {"RX0340", "RX0341", "RX0342", "RX0343"}
 """What passes may refuse in a program that is drawn without any sense."""
 REFUSED_AT_MOST = 0.1
@@ -65,15 +67,18 @@ def test_a_mean_as_messages_is_the_mean_by_definition(spec: str, sizes: list[int
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.sampled_from(CODECS[:4] + CODECS[6:8]),
-    st.sampled_from(["all", "ring"]),
+    st.one_of(
+        st.tuples(st.sampled_from([*CODECS[:4], *CODECS[6:8], CODECS[-1]]), st.sampled_from(["all", "ring", "gather"])),
+        st.tuples(st.sampled_from(SELECTING), st.just("gather")),
+    ),
     st.integers(1, 4),
     st.integers(0, 2**31),
 )
 def test_what_is_applied_and_what_is_kept_is_what_was_contributed(
-    codec: str, route: str, workers: int, seed: int
+    how: tuple[str, str], workers: int, seed: int
 ) -> None:
     """With `both`: the sum of all results + the owners' residuals + the mean of the workers' = the mean of all gradients."""
+    codec, route = how
     spec = f"relax gradients {{ compress = {codec}, feedback = both, route = {route} }}"
     program = pipeline.to_program(pipeline.to_spec(Source("spec", spec), {}))
     parameters = [Parameter(0, "p", (50,), "f64")]

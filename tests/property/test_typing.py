@@ -22,7 +22,7 @@ from relaxc.program.verify import verify
 from relaxc.wire.parameters import Parameter
 
 TOPOLOGIES = ("ring", "random_pairs", "lazy(ring)", "one_peer_exponential", "complete")
-CODECS = ("8bit", "1bit", "bf16", "qsgd(4)", "none")
+CODECS = ("8bit", "1bit", "bf16", "qsgd(4)", "topk(10%)", "randomk(30%)", "none")
 PERIODS = ("2", "3", "geometric(3)", "staggered(4)", "min(t + 1, 5)")
 
 

@@ -19,6 +19,7 @@ the average of such workers below 0.62. Classes are dealt out, which is hard on 
 votes."""
 
 SHORT = {
+    "dgc": "relax gradients for ndim < 2\nrelax with dgc { epoch = 120 }",
     "diloco": "relax with diloco { period = 10 }",
     "easgd": "relax with easgd { period = 2 }",
     "noloco": "relax with noloco { period = 2 }",
@@ -27,12 +28,16 @@ SHORT = {
     "qadam": "relax with qadam { warmup = 60 }",
     "slowmo": "relax with slowmo { period = 8 }",
     "streaming_diloco": "relax with streaming_diloco { period = 10, late = 3 }",
+    "random_k": "relax gradients for ndim < 2\nrelax gradients { compress = randomk(50%), feedback = worker }",
+    "sparta": "relax with sparta { part = 25% }",
     "swarm_blocking": "relax with swarm_blocking { period = geometric(2) }",
     "zero_one_adam": "relax with zero_one_adam { warmup = 60, double = 60, longest = 4, kappa = 8 }",
 }
 """Specs whose own periods are for longer trainings, or for data that is not dealt out by class."""
 SGD = (0.02, 0.9)
 SETTINGS = {
+    "demo": (0.01, 0),
+    "dgc": (0.3, 0),
     "ef_signsgd": (0.2, 0),
     "majority_vote": (0.002, 0.9),
     **dict.fromkeys(("one_bit_adam", "qadam", "zero_one_adam"), (0.002, 0)),

@@ -30,7 +30,7 @@ def values(use: Use) -> dict[str, object]:
 def test_defaults() -> None:
     (use,) = spec("relax gradients").uses
     assert (use.selector, use.title, use.definition.name) == (None, "relax gradients", "gradients")
-    assert values(use) == {"compress": None, "feedback": Feedback.AUTO, "late": 0, "route": "all"}
+    assert values(use) == {"compress": None, "feedback": Feedback.AUTO, "late": 0, "route": "auto"}
 
 
 @pytest.mark.parametrize(

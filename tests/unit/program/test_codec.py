@@ -56,6 +56,9 @@ def test_onebit():
         ("ternary", {"clip": 2.5}, codecs.ternary()),
         ("modulo", {"bits": 6, "unit": 0.01, "block": 512}, codecs.guarded(6, 0.01)),
         ("signs", {}, codecs.signs()),
+        ("topk", {"part": 0.02}, codecs.topk(0.02)),
+        ("randomk", {"part": 0.1}, codecs.randomk(10)),
+        ("dct", {"side": 4, "keep": 3}, codecs.dct(4, 3)),
     ],
 )
 def test_the_programs_of_the_library(name, arguments, by_hand):

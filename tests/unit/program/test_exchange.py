@@ -59,6 +59,7 @@ CODECS = {
     "exact": codecs.cast("real"), "bf16": codecs.cast("bf16"), "minmax": codecs.minmax(4, 16),
     "dithered": codecs.minmax(2, 32, stochastic=True), "onebit": codecs.onebit(64),
     "ternary": codecs.ternary(), "chunk": per(codecs.minmax(8), "chunk"),
+    "topk": codecs.topk(0.05), "randomk": codecs.randomk(30), "dct": codecs.dct(8, 5),
 }  # fmt: skip
 
 
@@ -93,6 +94,7 @@ UNEVEN = {
 }
 FORMS = [
     *[("mean", c, f, r) for c in CODECS for f in ("none", "worker", "both") for r in ("all", "ring")],
+    *[(kind, c, f, "gather") for c in CODECS for f in ("none", "worker") for kind in ("mean", "sum")],
     *[("sum", c, f, r) for c in ("minmax", "chunk") for f in ("none", "both") for r in ("all", "ring")],
     *[("mean", c, f, f"hierarchy(inner = {n})") for c in CODECS for f in ("none", "worker", "both") for n in (1, 2, 3)],
     *[("sum", c, f, "hierarchy(inner = 2)") for c in ("minmax", "chunk") for f in ("none", "worker", "both")],

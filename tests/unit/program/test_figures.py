@@ -64,6 +64,10 @@ def test_a_late_coded_gradient() -> None:
         ("step let q = encode(weight, 8bit) weight += mix(q, ring) - decode(q)", 4, 2 * CODE),
         ("step let q = encode(weight, 8bit) weight += mean(q) - decode(q)", 4, 3 * CODE),
         ("grad = sum(grad, compress = 8bit, route = ring) step", 4, 1.5 * CODE),
+        ("grad = mean(grad, compress = 8bit, route = gather) step", 4, 3 * CODE),
+        ("grad = mean(grad, compress = topk(1%)) step", 5, 4 * 80_000),
+        ("grad = mean(grad, compress = randomk(1%)) step", 5, 1.6 * 40_000),
+        ("grad = mean(grad, compress = dct(50, 25)) step", 3, 2 * 400 * 200),
         ("step every 4 { let d = mean(weight) - weight after 2 { weight += d } }", 2, 4e6 / 4),
     ],
 )

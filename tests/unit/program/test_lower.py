@@ -223,3 +223,23 @@ def test_division_by_zero_is_the_specs_mistake() -> None:
 def test_lowering_is_deterministic() -> None:
     spec = pipeline.to_spec(Source("spec", "relax gradients { compress = 1bit }"), {})
     assert lower(spec) == lower(spec)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "route", "feedback"),
+    [
+        ("compress = topk(1%)", "gather", "worker"),
+        ("compress = dct(8, 4), feedback = both", "gather", "worker"),
+        ("compress = topk(1%), route = auto, feedback = none", "gather", "none"),
+        ("compress = randomk(1%)", "all", "both"),
+        ("compress = 8bit, route = gather, feedback = both", "gather", "worker"),
+        ("compress = 8bit, route = auto", "all", "both"),
+        ("route = gather", "gather", "none"),
+        ("route = auto", "all", "none"),
+    ],
+)
+def test_what_is_not_encoded_again_is_gathered(arguments: str, route: str, feedback: str) -> None:
+    body = body_of(f"grad = mean(grad, {arguments}) step")
+    (found,) = (e for s in body.statements if isinstance(s, Assign) for e in within(s.value) if isinstance(e, Exchange))
+    assert (found.route, found.feedback) == (route, feedback)
+    assert program(print_program(Program((body,))).split("\n", 1)[1] + "\nrelax with body0").bodies[0].statements

@@ -146,11 +146,13 @@ def one_leg(_rank: int, move: Move) -> Move:
 
 
 def never_decode(_rank: int, move: Move) -> Move | None:
-    return None if isinstance(move, Run) and move.kernel == "spread" and move.chunk == 0 else move
+    return None if isinstance(move, Run) and move.kernel in ("spread", "gather") and move.chunk == 0 else move
 
 
-@pytest.mark.parametrize("change", [drop_a_send, drop_a_receive, one_leg, never_decode])
-@pytest.mark.parametrize("route", ROUTES.values(), ids=ROUTES)
+CHANGES = [(r, c) for r in ROUTES.values() for c in (drop_a_send, drop_a_receive, one_leg, never_decode)]
+
+
+@pytest.mark.parametrize(("route", "change"), [(r, c) for r, c in CHANGES if not (r.whole and c is one_leg)])
 def test_a_route_that_loses_or_mixes_up_messages_is_seen(route: Route, change: Change) -> None:
     with pytest.raises((VerifyError, KeyError)):
         verify_route(altered(route, change), "both", route.kernels("both"))

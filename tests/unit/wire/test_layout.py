@@ -47,3 +47,13 @@ def test_a_run_per_tensor_or_chunk_is_one_block(unit: str) -> None:
     assert layout.bytes_of(5000) == 8 + 5000
     assert layout.block_of(5000) == 5000 and layout.block_of(0) == 1
     assert MINMAX8.block_of(5000) == 512
+
+
+@pytest.mark.parametrize(
+    ("part", "items", "kept"),
+    [(0.01, 1000, 10), (0.01, 50, 1), (0.01, 149, 1), (0.01, 151, 2), (0.5, 1, 1), (3, 2, 2), (3, 100, 3), (1, 9, 1)],
+)
+def test_a_top_keeps_a_share_or_a_count_but_at_least_one(part: float, items: int, kept: int) -> None:
+    wire = WireType("top", part=part)
+    assert wire.kept(items) == kept
+    assert (wire.bytes_of(items, 4), wire.bytes_of(items, 8)) == (8 * kept, 12 * kept)

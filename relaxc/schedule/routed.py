@@ -1,0 +1,52 @@
+"""What the route of an exchange makes of a bucket: its pieces, and the phases of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaxc.manifest import CodecPlan, ExchangePlan
+from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
+from relaxc.wire.layout import Field, Layout, WireType
+from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import (
+    NEIGHBOURLY,
+    Phase,
+    everyone,
+    gather_legs,
+    gather_phases,
+    gathers,
+    relay_phases,
+    route_of,
+)
+
+
+def layout_of(codec: CodecPlan) -> Layout:
+    fields = tuple(Field(f.name, WireType(f.kind, f.bits, f.part), f.per_element) for f in codec.fields)
+    return Layout(codec.block, fields, codec.unit)
+
+
+def phases_of(
+    exchange: ExchangePlan, workers: int, rank: int, targets: Sequence[int] = (), sources: Sequence[int] = ()
+) -> tuple[tuple[Phase, ...], int]:
+    """The phases of a piece, and how many tags it uses. `targets` and `sources` are of neighbours."""
+    if exchange.kind == "relay":
+        return relay_phases(rank, [p for p in sources if p != rank]), 1
+    if not gathers(exchange.kind, exchange.coded, exchange.route):
+        route = route_of(exchange.route)
+        return route.phases(rank, workers), route.legs(workers)
+    if exchange.kind not in NEIGHBOURLY:
+        targets = sources = everyone(rank, workers)
+    guarded = exchange.codec is not None and exchange.codec.guarded
+    heard, told = [p for p in sources if p != rank], [p for p in targets if p != rank]
+    return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
+
+
+def cut_for(
+    exchange: ExchangePlan, members: Sequence[Parameter], workers: int, piece_bytes: int
+) -> tuple[tuple[Chunk, ...], ...]:
+    """The pieces of an exchange with a codec, each as its chunks."""
+    assert exchange.codec is not None
+    layout = layout_of(exchange.codec)
+    if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded, exchange.route):
+        return cut_whole(members, layout, piece_bytes)
+    return cut_pieces(members, layout, workers, piece_bytes)
