@@ -78,7 +78,7 @@ def _exchanges(body: Body, phase: str) -> Iterator[str]:
     for each in sent:
         for line in figures.story(body, each):
             yield f"  - {line}"
-        if each.codec is not None and not each.codec.cast:
+        if each.exchange.rank or (each.codec is not None and not each.codec.cast):
             yield f"  - {_kept(each)}"
         if each.exchange.place in launched:
             yield f"  - {AT_ITS_OWN_TIME}"
@@ -91,7 +91,7 @@ def _kept(sent: Sent) -> str:
         return OWN_WORK
     return (
         OF_A_MIX
-        if sent.exchange.kind in NEIGHBOURLY and sent.exchange.feedback != "none"
+        if (sent.exchange.kind in NEIGHBOURLY or sent.exchange.rank) and sent.exchange.feedback != "none"
         else KEPT[sent.exchange.feedback]
     )
 
@@ -228,9 +228,10 @@ def _near(body: Body, topology: Topology, workers: int) -> Iterator[str]:
 
 def _table(body: Body, paths: PathBody, phase: str, workers: Sequence[int]) -> Iterator[str]:
     when = f" in phase {phase}" if phase else ""
-    yield f"  per million f32 parameters and worker{when}:"
-    yield "    workers   sent per iteration   of f32   memory   roundings"
     sent = figures.sent_in(body, phase)
+    shape = ", in one square matrix" if any(each.exchange.rank for each in sent) else ""
+    yield f"  per million f32 parameters{shape} and worker{when}:"
+    yield "    workers   sent per iteration   of f32   memory   roundings"
     missing = _refused(body, workers)
     for count in (c for c in workers if c not in missing):
         size, known = figures.per_iteration(body, phase, count)

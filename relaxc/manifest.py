@@ -48,7 +48,7 @@ class CodecPlan(msgspec.Struct, frozen=True):
 
 class ExchangePlan(msgspec.Struct, frozen=True):
     """`kind` is mean, sum, mix or push. `kernels` are those that its route runs by name; `coded` as
-    program/paths.Transfer's. `topology` is [name, arguments], nested."""
+    program/paths.Transfer's. `topology` is [name, arguments], nested. `rank` is ir.Exchange's."""
 
     kind: str
     place: int
@@ -58,6 +58,7 @@ class ExchangePlan(msgspec.Struct, frozen=True):
     codec: CodecPlan | None
     coded: bool
     kernels: tuple[KernelPlan, ...]
+    rank: int = 0
 
 
 class GradientPlan(msgspec.Struct, frozen=True):

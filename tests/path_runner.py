@@ -442,7 +442,8 @@ class _Run:
 def _summed(transfer: Transfer) -> Exchange:
     """An all-reduce brings the sum; a fragment divides it."""
     exchange = transfer.exchange
-    return replace(exchange, kind="sum") if exchange.kind == "mean" and exchange.codec is None else exchange
+    reduced = exchange.kind == "mean" and exchange.codec is None and not exchange.rank
+    return replace(exchange, kind="sum") if reduced else exchange
 
 
 def _names(fragment: Fragment) -> set[str]:

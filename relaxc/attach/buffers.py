@@ -14,6 +14,7 @@ from relaxc.manifest import CodecPlan, ProgramPlan
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.routed import layout_of
 from relaxc.schedule.schedule import residual_of
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 
 CODEC = "codec"
@@ -49,8 +50,8 @@ class Residual:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of one bucket. Lists of copies stand by number of `kept` and of transfer. `codecs` are the states of each
-    transfer's codec, an element for each block."""
+    """Of one bucket. Lists of copies stand by number of `kept` and of transfer, `factors` by that of transfer. `codecs`
+    are the states of each transfer's codec, an element for each block."""
 
     states: dict[str, Flat]
     cells: frozenset[str]
@@ -60,6 +61,7 @@ class Memory:
     residuals: tuple[Residual, ...]
     slot_cells: frozenset[int] = frozenset()
     codecs: tuple[dict[str, Flat], ...] = ()
+    factors: tuple[Flat, ...] = ()
 
     def of(self, name: str, copy: int) -> tuple[Flat, bool]:
         """The flat tensor that `name` stands for in a kernel's operands, and whether it holds cells."""
@@ -78,6 +80,7 @@ class Memory:
     def named(self) -> Iterator[tuple[str, Flat]]:
         """Everything that lives across iterations, by the name that a checkpoint gives it."""
         yield from ((f"state/{name}", flat) for name, flat in self.states.items())
+        yield from ((f"factor/{number}", flat) for number, flat in enumerate(self.factors))
         for kind, lists in (("kept", self.kept), ("slot", self.slots)):
             for number, copies in enumerate(lists):
                 yield from ((f"{kind}/{number}.{copy}", flat) for copy, flat in enumerate(copies))
@@ -102,6 +105,7 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
         tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
         frozenset(n for n, t in enumerate(plan.transfers) if t.shape == "cell"),
         tuple(_codec_states(t.exchange.codec, members, bucket.dtype) for t in plan.transfers),
+        tuple(_factor(t.exchange.rank, members, bucket.dtype) for t in plan.transfers),
     )
 
 
@@ -137,6 +141,11 @@ def _flat(sizes: dict[int, int], dtype: torch.dtype, firsts: dict[int, int] | No
         starts[parameter] = total
         total += size
     return Flat(torch.zeros(total, dtype=dtype), starts, sizes, firsts or {})
+
+
+def _factor(rank: int, members: Sequence[Parameter], dtype: str) -> Flat:
+    """The Q of an exchange of low rank; nothing of any other."""
+    return _flat({p.number: factors_of(p.shape, rank).q if rank else 0 for p in members}, real_type(dtype))
 
 
 def _residual(exchange: object, members: Sequence[Parameter], dtype: str, workers: int, rank: int) -> Residual:

@@ -43,6 +43,8 @@ class Clock:
         self._in_backward: list[int] = []
         self.restart = False
         """Whether weights were loaded before the first iteration: states begin from those."""
+        self.resumed = False
+        """Whether states were loaded: they begin from nothing else, in whichever order weights come."""
 
     @property
     def late(self) -> bool:
@@ -145,8 +147,9 @@ class Clock:
             tensor.grad = grad
 
     def rewind(self) -> None:
-        """Forget that the iteration has begun: it begins again when it must."""
+        """Forget that the iteration has begun, for a state that is loaded: it begins again when it must."""
         self.reached, self.backwards = Reached.NOTHING, 0
+        self.restart, self.resumed = False, True
 
     def restore(self) -> None:
         """As before the iteration began."""

@@ -1,9 +1,9 @@
 """What programs must remember: states, kept values, slots, residuals, and the numbers of their control.
 
 Keys: `state/NAME/PARAMETER/rankR`, `kept/N.COPY/...`, `slot/N.COPY/...`, `codec/N.NAME/...` (a state of exchange N's
-codec), `loss/N/...` (a worker's own of exchange N), `owned/N/...` (an owner's), `relay/N.PEER/...` (what a neighbour
-sent last time), `control/PARAMETER/KEY/rankR` (numbers
-of the cohort that begins with that parameter).
+codec), `loss/N/...` (a worker's own of exchange N), `owned/N/...` (an owner's), `factor/N/...` (the Q of one of low
+rank), `relay/N.PEER/...` (what a neighbour sent last time), `control/PARAMETER/KEY/rankR` (numbers of the cohort that
+begins with that parameter).
 
 What had begun of the next iteration is no part of it: it begins again. Another number of workers: what is replicated is
 anyone's, what is local is averaged, residuals are as those of gradients.
@@ -32,7 +32,7 @@ from relaxc.schedule.schedule import residual_of
 from relaxc.wire.parameters import Parameter
 
 CONTROL = "control"
-OF_PROGRAMS = frozenset({"state", "kept", "slot", "codec", "loss", "owned", RELAY, CONTROL})
+OF_PROGRAMS = frozenset({"state", "kept", "slot", "codec", "factor", "loss", "owned", RELAY, CONTROL})
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from relaxc.attach.cohort import Cohort, Settings, Worker
 from relaxc.attach.fitting import FittedPrograms
 from relaxc.attach.groups import Groups, join_group
 from relaxc.attach.lanes import Lane
+from relaxc.attach.low_rank import start_factors
 from relaxc.attach.matching import Matchmaker
 from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.places import Place
@@ -153,7 +154,7 @@ class Programs:
         for clock in begun:
             clock.restore()
         for clock in self.clocks:
-            clock.restart = clock.iterations == 0
+            clock.restart = clock.iterations == 0 and not clock.resumed
         if not self._told and any(
             clock.iterations and cohort.program.start for clock in self.clocks for cohort in clock.cohorts
         ):
@@ -327,6 +328,7 @@ def _site(
     tensors: dict[int, nn.Parameter] = {p: read.tensors[p] for p in bucket.parameters}
     memory = make_memory(program, bucket, read.parameters, groups.workers, groups.rank)
     members = tuple(read.parameters[p] for p in bucket.parameters)
+    start_factors(program, memory, members, manifest.seed)
     return Site(number, bucket, program, members, tensors, memory, optimizer, runtime, operations)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from relaxc.attach.calls import CODEC_STATE, Copies, Site, coding_call, in_message, reads_optimizer
 from relaxc.attach.engine import runtime_piece
+from relaxc.attach.low_rank import LowRank
 from relaxc.attach.partners import Meeting
 from relaxc.manifest import TransferPlan
 from relaxc.schedule.actions import Action
@@ -26,13 +27,14 @@ Key = tuple[int, int, int]
 @dataclass(frozen=True)
 class Link:
     """One transfer of one site with these partners. `buffers` are by piece; `calls` hold what fragments were bound to
-    its messages."""
+    its messages. `low_rank` makes what is summed, for an exchange that has a rank."""
 
     schedule: TransferSchedule
     meeting: Meeting
     pieces: tuple[Any, ...]
     buffers: tuple[tuple[torch.Tensor, ...], ...]
     calls: dict[Any, list[Any]] = field(default_factory=dict)
+    low_rank: LowRank | None = None
 
 
 @dataclass
@@ -55,6 +57,8 @@ class Traffic:
         self._tags: dict[tuple[int, int], int] = {}
         self._jobs: OrderedDict[Any, Any] = OrderedDict()
         self._started: dict[Key, tuple[Any, Link]] = {}
+        self._newest: dict[int, tuple[Link, int]] = {}
+        """By site, what was opened last, and in which iteration."""
         self.predicted_bytes = 0
 
     def add(self, site: Site) -> None:
@@ -75,7 +79,11 @@ class Traffic:
                 self._operations.free(line.last)
             line.last = job
             self._started[site.number, number, copy] = (job, link)
+            self._newest[site.number] = link, t
             self.predicted_bytes += link.schedule.sent_bytes
+        together = [(site.number, low) for site, link in zip(sites, links, strict=True) if (low := link.low_rank)]
+        for _, low_rank in together:
+            low_rank.companions = together
         self._operations.start(job, t, list(meeting.weights) or None, held=True)
         return job
 
@@ -90,12 +98,27 @@ class Traffic:
         self._started.pop((site.number, number, 0), None)
 
     def ready(self, job: Any, site: Site) -> None:
+        link, t = self._newest[site.number]
+        if link.low_rank is not None:
+            link.low_rank.begin(t)
         self._operations.ready(job, site.number)
 
     def wait(self, site: Site, number: int, copy: int) -> None:
         """Until its result is there; at once where it was never started, as after a checkpoint."""
         if (site.number, number, copy) in self._started:
-            self._operations.wait(self._started[site.number, number, copy][0], site.number)
+            job, link = self._started[site.number, number, copy]
+            self._operations.wait(job, site.number)
+            if link.low_rank is not None and link.low_rank.under_way:
+                self._second(job, link.low_rank)
+
+    def _second(self, job: Any, low_rank: LowRank) -> None:
+        for number, other in low_rank.companions:
+            if not other.turned:
+                self._operations.wait(job, number)
+                other.turn()
+                self._operations.start(other.second, other.iteration)
+        self._operations.wait(low_rank.second)
+        low_rank.end()
 
     def current(self, site: Site, number: int, copy: int) -> Link:
         """What was opened last."""
@@ -146,6 +169,9 @@ class Traffic:
 
     def _make(self, site: Site, number: int, meeting: Meeting, copy: int) -> Link:
         fitted = self.fitted(site, number, meeting)
+        if fitted.dense_bytes and site.program.transfers[number].exchange.rank:
+            low_rank = LowRank(site, number, self._workers)
+            return Link(fitted, meeting, (site.runtime.Piece(site.number, sums=[low_rank.p]),), (), low_rank=low_rank)
         if fitted.dense_bytes:
             slot = site.memory.slots[number][copy].tensor
             return Link(fitted, meeting, (site.runtime.Piece(site.number, sums=[slot]),), ())

@@ -60,7 +60,7 @@ def _exchange(
     ]
     return ExchangePlan(
         exchange.kind, exchange.place, exchange.route, None if topology is None else to_plain(topology),
-        exchange.feedback, None if codec is None else _codec(codec), coded, tuple(plans),
+        exchange.feedback, None if codec is None else _codec(codec), coded, tuple(plans), exchange.rank,
     )  # fmt: skip
 
 

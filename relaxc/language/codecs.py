@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from relaxc.language import format, library, syntax
+from relaxc.language import format, library, low_rank, syntax
 from relaxc.language.names import parts
 from relaxc.language.report import Report
 from relaxc.language.source import Span
@@ -97,7 +97,7 @@ def _named(
     definition = names.codecs.get(name)
     if definition is None and refuse(report, f"codec {name}", e.span):
         return None
-    definition = definition or library.codec(name)
+    definition = definition or (low_rank.DEFINITION if name == low_rank.NAME else library.codec(name))
     if definition is None:
         place = Span(e.span.source, e.span.start, e.span.start + len(name)) if isinstance(e, syntax.Call) else e.span
         label = "a topology, which is for mixing weights" if name in TOPOLOGIES else ""
@@ -109,7 +109,7 @@ def _named(
 
 def _codec_help(name: str, defined: Defined) -> str:
     refused = [what.removeprefix("codec ") for what in UNBUILT if what.startswith("codec ")]
-    known = sorted({*library.codecs(), *defined, "none"})
+    known = sorted({*library.codecs(), *defined, "none", low_rank.NAME})
     return did_you_mean(name, [*known, *refused]) or f"codecs are 8bit, 4bit, 2bit, 1bit, {listed(known, 'and')}"
 
 
@@ -185,7 +185,9 @@ def _default(
 
 
 def kinds_of(definition: syntax.Codec) -> dict[str, str]:
-    """width, part, block, rounding or number for each parameter, by where the body names it."""
+    """width, part, block, rounding, rank or number for each parameter, by where the body names it."""
+    if definition is low_rank.DEFINITION:
+        return {low_rank.RANK: "rank"}
     kinds = {p.name: "number" for p in definition.parameters}
     for statement in definition.body:
         for kind, e in _special(statement):
@@ -278,12 +280,22 @@ def _number(codec_name: str, e: syntax.Expression, report: Report) -> Value | No
     return whole(value)
 
 
+def _rank(codec_name: str, e: syntax.Expression, report: Report) -> Value | None:
+    value = numeric(e)
+    if value is not None and value.is_integer() and 1 <= value <= low_rank.LARGEST:
+        return int(value)
+    report.error("RX0208", f"no {codec_name} of rank {_shown(e)}", e.span,
+                 f"not a whole number from 1 to {low_rank.LARGEST}", "write lowrank(4)")  # fmt: skip
+    return None
+
+
 READ: dict[str, Callable[[str, syntax.Expression, Report], Value | None]] = {
     "width": _width,
     "part": _part,
     "block": _block,
     "rounding": _rounding,
     "number": _number,
+    "rank": _rank,
 }
 
 

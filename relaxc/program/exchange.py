@@ -22,6 +22,7 @@ from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import NO_KEYS, States, decode, encode, follow, nearest, trusted
 from relaxc.program.functions import Array
 from relaxc.program.ir import Codec, Exchange
+from relaxc.program.low_rank import run_low_rank
 from relaxc.program.relays import Held, Relay
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys, shared_key
 from relaxc.wire.ownership import shares
@@ -52,11 +53,12 @@ Row = Sequence[tuple[int, float]]
 @dataclass
 class Residuals:
     """What the encoders of one exchange and parameter have lost so far: each worker's own, and the owners' (one per
-    element). And their codecs' states, by worker."""
+    element). Their codecs' states, by worker. `factor` is the Q of an exchange of low rank."""
 
     worker: list[Array]
     owner: Array
     states: list[States] = field(default_factory=list)
+    factor: Array | None = None
 
     @classmethod
     def zeros(cls, parameter: Parameter, workers: int) -> Residuals:
@@ -231,6 +233,8 @@ def run_exchange(this: Occurrence) -> list[Array]:
     if this.gathers:
         codes = [this.contribution(w) for w in range(this.workers)]
         return [_gathered(this, worker, codes) for worker in range(this.workers)]
+    if this.exchange.rank:
+        return run_low_rank(this)
     if this.plain or this.within_a_machine:
         return [_plain(this)] * this.workers
     assert this.codec.near is None, "a codec that decodes next to one's own value gives everyone another result"

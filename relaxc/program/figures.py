@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from math import isqrt
 
 from relaxc.program.codec import EXACT
 from relaxc.program.gradients import take_gradient
@@ -35,6 +36,7 @@ from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.layout import EXACT as PLAIN
 from relaxc.wire.layout import Layout
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.routes import (
     GATHER_ALL_STORY,
     GATHER_STORY,
@@ -123,7 +125,8 @@ def sent_bytes(sent: Sent, workers: int, elements: int = MILLION) -> float:
     if sent.cell:
         return 0
     if sent.codec is None:
-        return 2 * (workers - 1) / workers * elements * REAL_BYTES
+        summed = factor_elements(sent.exchange.rank, elements) if sent.exchange.rank else elements
+        return 2 * (workers - 1) / workers * summed * REAL_BYTES
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if _nearby(sent):
         return messages(sent.exchange, workers) * (code + _answer(sent.codec, elements))
@@ -195,6 +198,12 @@ def route_refusal(exchange: Exchange, workers: int) -> str | None:
 def _answer(codec: Codec, elements: int) -> int:
     """What a receiver tells of a message whose codec has a guard: a byte a block. Nothing is foreseen to trip."""
     return -(-elements // codec.layout.block_of(elements)) if codec.guard is not None else 0
+
+
+def factor_elements(rank: int, elements: int) -> int:
+    """Of a square matrix of that many elements."""
+    factors = factors_of((isqrt(elements), isqrt(elements)), rank)
+    return factors.p + factors.q
 
 
 def messages(exchange: Exchange, workers: int) -> float:
@@ -273,8 +282,10 @@ def _nearby(sent: Sent) -> bool:
 
 def _message_bytes(sent: Sent, workers: int, elements: int) -> float:
     """The messages that a worker has of its own and of others."""
-    if sent.codec is None or sent.cell:
+    if sent.cell:
         return 0
+    if sent.codec is None:
+        return factor_elements(sent.exchange.rank, elements) * REAL_BYTES if sent.exchange.rank else 0
     code = sent.codec.layout.bytes_of(elements, REAL_BYTES)
     if sent.exchange.kind == "relay":
         return KEPT_BY_A_RELAY * messages(sent.exchange, workers) * code
@@ -305,6 +316,8 @@ def native_gradient(body: Body) -> Exchange | None:
 
 def roundings(sent: Sent, workers: int) -> int:
     """How often a value is encoded between a contribution and the result."""
+    if sent.exchange.rank:
+        return 1
     if sent.codec is None or sent.codec == EXACT:
         return 0
     return 1 if _gathers(sent) else figured(sent.exchange.route, workers).roundings(workers)
@@ -317,6 +330,9 @@ def _story(body: Body, sent: Sent) -> tuple[str, ...]:
     if native and sent.codec is None:
         return ("each bucket is all-reduced as soon as backward has made its gradients",)
     when = moment(body, exchange)
+    if exchange.rank:
+        factors = f"two factors of rank {exchange.rank} of each matrix are all-reduced, the second made with the first"
+        return (f"{when} {factors}; their product is the {exchange.kind}",)
     if sent.cell:
         return (f"{when} {_CELLS[_nearby(sent)]}",)
     if sent.codec is None:

@@ -9,7 +9,7 @@ from relaxc.program.reads import expressions, reads
 
 def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, tuple[Statement, ...]]:
     """`grad = mean(grad, ...)`, or `let a = mean(grad, ...)  after k { grad = a }`, and the statements behind it. A
-    body that begins otherwise has none."""
+    body that begins otherwise has none, and one of low rank, which is two exchanges, is none."""
     match statements:
         case (Assign(name="grad", value=value), *rest) if _is_mean(value):
             return _gradient(value, 0), tuple(rest)
@@ -28,7 +28,13 @@ def take_gradient(statements: tuple[Statement, ...]) -> tuple[Gradient | None, t
 
 
 def _is_mean(e: Expression) -> bool:
-    return isinstance(e, Exchange) and e.kind == "mean" and isinstance(e.value, Read) and e.value.name == "grad"
+    return (
+        isinstance(e, Exchange)
+        and e.kind == "mean"
+        and not e.rank
+        and isinstance(e.value, Read)
+        and e.value.name == "grad"
+    )
 
 
 def _gradient(e: Expression, delay: int) -> Gradient:

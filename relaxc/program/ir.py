@@ -119,7 +119,7 @@ class Exchange:
     or a number or cell, which is sent as it is: what arrives is a cell. What a relay sends goes as it is, too.
     `feedback` is none, worker or both. `route` names one for mean and sum (wire/routes.route_of), "" for the others.
     `place` numbers the encoding places of a program: this one's contributions have `place`, its re-encoding after a sum
-    has `place + 1`.
+    has `place + 1`. A mean or sum with a `rank` is one of factors of that rank (low_rank.py), without a codec.
     """
 
     kind: str
@@ -130,6 +130,7 @@ class Exchange:
     topology: Topology | None
     place: int
     span: Span | None = field(default=None, compare=False, repr=False)
+    rank: int = 0
 
 
 Expression = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from relaxc.language import syntax
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.functions import ELEMENTWISE
+from relaxc.language.low_rank import rank_of
 from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.source import Span
@@ -29,6 +30,7 @@ from relaxc.program.ir import (
     Read,
     Reduce,
 )  # fmt: skip
+from relaxc.program.lower_low_rank import low_rank, refuse_low_rank
 from relaxc.topology.topology import Topology
 from relaxc.wire.numbers import evaluate
 from relaxc.wire.routes import DEFAULT_ROUTE, GATHER, NEIGHBOURLY
@@ -62,6 +64,8 @@ class Codecs:
     made: dict[tuple[int, object], Codec | None] = field(default_factory=dict)
 
     def lowered(self, use: CodecUse) -> Codec | None:
+        if rank_of(use):
+            return None  # no code of blocks: lower_low_rank.py says where it can stand
         key = id(use.definition), use.arguments
         if key not in self.made:
             self.made[key] = self._lower(use)
@@ -238,6 +242,9 @@ class Expressions:
         """The codec of `encode`, where `none` is the exact one."""
         before = len(self.report.errors)
         use = self.reader.codec(e)
+        if use is not None and rank_of(use):
+            refuse_low_rank(self, e, "a code of low rank")
+            return None
         if use is not None:
             return self.codecs.lowered(use)
         return None if len(self.report.errors) > before else EXACT
@@ -262,6 +269,8 @@ class Expressions:
         given: Mapping[str, syntax.Expression],
     ) -> Expression:
         use = self.reader.codec(given["compress"]) if "compress" in given else None
+        if use is not None and rank_of(use):
+            return low_rank(self, e, value, given, use) or HOLE
         codec = None if use is None else self.codecs.lowered(use)
         feedback = self.feedback(given.get("feedback"), codec, e, "compress" in given)
         route = self.route(given.get("route"), codec, e)

@@ -159,7 +159,9 @@ def _exchange(e: Exchange) -> str:
     parts = [print_expression(e.value)]
     if e.topology is not None:
         parts.append(print_topology(e.topology))
-    if e.codec is not None or e.kind not in NEIGHBOURLY:
+    if e.rank:
+        parts += [f"compress = lowrank({e.rank})", f"feedback = {e.feedback}"]
+    elif e.codec is not None or e.kind not in NEIGHBOURLY:
         parts += [f"compress = {e.codec.text if e.codec else 'none'}", f"feedback = {e.feedback}"]
     if e.route:
         parts.append(f"route = {e.route}")

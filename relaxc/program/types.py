@@ -13,6 +13,7 @@ from relaxc.program.checks.codes import check_codes
 from relaxc.program.checks.guards import check_guards
 from relaxc.program.checks.judged import Judged, judge
 from relaxc.program.checks.lateness import check_lateness
+from relaxc.program.checks.low_rank import check_low_rank
 from relaxc.program.checks.mixing import check_mixing
 from relaxc.program.checks.order import check_order
 from relaxc.program.checks.replicas import check_replicas
@@ -26,7 +27,7 @@ from relaxc.program.lower_expressions import Codecs
 
 CHECKS = (
     check_order, check_guards, check_codes, check_lateness, check_asynchronous, check_mixing, check_replicas,
-    check_shares, check_trees,
+    check_shares, check_trees, check_low_rank,
 )  # fmt: skip
 
 

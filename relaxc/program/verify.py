@@ -168,7 +168,9 @@ def _exchange(e: Exchange, forms: dict[str, Form]) -> None:
     coded = _is_code(e.value, forms)
     _require(e.kind != "relay" or (e.codec == EXACT and not coded), "a relay of a code")
     _require(not coded or e.codec is None, "a code is encoded again")
-    _require(e.codec is not None or e.feedback == "none", "feedback without a codec")
+    _require(e.codec is not None or e.rank > 0 or e.feedback == "none", "feedback without a codec")
+    _require(not e.rank or (e.kind in ("mean", "sum") and e.codec is None and not coded), "a rank where none can be")
+    _require(not e.rank or e.feedback != "both", "an owner's feedback without owners")
     _require(coded or e.codec is not None or not near, f"a {e.kind} without a codec")
 
 

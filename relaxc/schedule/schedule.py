@@ -108,6 +108,8 @@ class ResidualElements:
 
 def residual_of(exchange: ExchangePlan | None, parameter: Parameter, workers: int, rank: int) -> ResidualElements:
     """What `exchange` remembers of a parameter; None stands for no exchange."""
+    if exchange is not None and exchange.rank and exchange.feedback != "none":
+        return ResidualElements(parameter.elements, (0, 0))
     if exchange is None or exchange.codec is None or exchange.feedback == "none":
         return ResidualElements(0, (0, 0))
     kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)

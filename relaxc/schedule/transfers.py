@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from relaxc.manifest import TransferPlan
+from relaxc.manifest import ExchangePlan, TransferPlan
 from relaxc.schedule.actions import Action, Chunks, Piece, bind
 from relaxc.schedule.pieces import Chunk
 from relaxc.schedule.routed import cut_for, layout_of, phases_of
+from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import done_by_fragments, kernels_of
 
@@ -50,7 +51,7 @@ def schedule_transfer(
     exchange = transfer.exchange
     members = members_of(transfer, members)
     if exchange.codec is None:
-        size = sum(p.elements * p.real_bytes for p in members)
+        size = sum(_dense_elements(exchange, p) * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
     phases, legs = phases_of(exchange, workers, rank, targets, sources)
@@ -79,6 +80,14 @@ def schedule_transfer(
         sum(piece.sent for piece in pieces),
         first_tag + legs * len(pieces),
     )
+
+
+def _dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
+    """What is all-reduced of a parameter, in both steps of an exchange of low rank."""
+    if not exchange.rank:
+        return parameter.elements
+    factors = factors_of(parameter.shape, exchange.rank)
+    return factors.p + factors.q
 
 
 def members_of(transfer: TransferPlan, members: Sequence[Parameter]) -> Sequence[Parameter]:

@@ -47,6 +47,9 @@ algorithm tracking { state track = 0  state last = 0
 relax with tracking
 """,
     "both": 'relax gradients for "*.bias" { compress = 8bit, feedback = both, delay = 1 }\nrelax with choco',
+    "low rank": "relax gradients { compress = lowrank(2) }",
+    "low rank updates": "relax updates { every = 2, compress = lowrank(2) }",
+    "low rank momentum": "relax momentum { warmup = 3, compress = lowrank(2) }",
     "geometric": "relax with swarm_blocking { period = geometric(2) }",
     "norm": "algorithm n { state size = 1  step  weight = mix(weight, ring) / size * size  size = norm(weight) }\nrelax with n",
     "pushed": "relax with sgp { topology = exponential }",
@@ -81,7 +84,7 @@ def through_a_file(value: Any) -> Any:
 
 
 def resumed(rank: int, workers: int, spec: str, stop: int) -> None:
-    """A model that has trained on something else takes up the saved state, in either order of loading."""
+    """A model that has trained on something else, or not at all, takes up the saved state, in either order of loading."""
     model, optimizer = kit(spec)
     relaxed = loops.plan(spec).attach(model, optimizer)
     for t in range(stop):
@@ -93,10 +96,10 @@ def resumed(rank: int, workers: int, spec: str, stop: int) -> None:
     for t in range(stop, 9):
         loops.step(model, optimizer, rank, t)
     relaxed.complete()
-    for plan_first in (False, True):
+    for plan_first, trained in ((False, 2), (True, 2), (False, 0), (True, 0)):
         other, again = kit(spec, seed=5)
         taken_up = loops.plan(spec).attach(other, again)
-        for t in range(2):
+        for t in range(trained):
             loops.step(other, again, rank, 99 + t)
         if plan_first:
             taken_up.load_state_dict(saved["relaxed"])

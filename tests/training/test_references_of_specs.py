@@ -27,12 +27,13 @@ from relaxc.topology.weights import weights as mixing_weights
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.layout import Layout
+from relaxc.wire.low_rank import first_q
 from relaxc.wire.ownership import shares
 
 REFERENCES = Path(__file__).parents[1] / "references"
 SPECS = sorted(path.stem for path in folder("specs").glob("*.relax"))
 WAITING = {
-    "adpsgd", "async_average", "async_bytegrad", "demo", "dgc", "powersgd", "random_k",
+    "adpsgd", "async_average", "async_bytegrad", "demo", "dgc", "random_k",
     "sparta", "swarm", "swarm_8bit", "topk",
 }  # fmt: skip
 """Specs that may come before their references. Whoever brings a reference takes its name off this list."""
@@ -98,6 +99,7 @@ def given(program: Program, workers: int, number: int) -> Given:
     found = list(exchanges(program))
     topology = next((e.topology for e in found if isinstance(e, Exchange) and e.topology is not None), None)
     codec, place = next(((e.codec, e.place) for e in found if e.codec is not None), (None, 0))
+    low_rank = next((e.place for e in found if isinstance(e, Exchange) and e.rank), 0)
     blocks = [s.block for body in program.bodies for s in flattened(body.statements) if isinstance(s, Every)]
     elements = int(np.prod(SHAPES[number]))
 
@@ -119,6 +121,7 @@ def given(program: Program, workers: int, number: int) -> Given:
         lambda count, mean: geometric(SEED, blocks[0], count, mean),
         lambda period: head_start(number, len(SHAPES), period),
         shares(number, elements, codec.layout if codec else Layout(1, ()), workers),
+        lambda count: torch.from_numpy(first_q(SEED, low_rank, number, count)),
     )
 
 

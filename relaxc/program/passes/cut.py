@@ -129,10 +129,10 @@ class _Cutter:
         return list(kept)
 
     def steady(self, number: int) -> bool:
-        """A loss that is fed back, what a relay holds and what a codec keeps are states: they change within their
-        iteration."""
+        """A loss that is fed back, factors, what a relay holds and what a codec keeps are states: they change within
+        their iteration."""
         exchange = self.transfers[number].exchange
-        keeps = exchange.codec is not None and exchange.codec.states
+        keeps = exchange.rank or (exchange.codec is not None and exchange.codec.states)
         return exchange.feedback == "none" and exchange.kind != "relay" and not keeps
 
     def kept_at_begin(self, event: Keeps) -> bool:

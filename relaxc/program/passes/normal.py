@@ -315,7 +315,7 @@ class _Normaliser:
         self.bind(f"exchange.{number}", shape, where)
         self.exchanged.add(f"exchange.{number}")
         result: Expression = Read(f"exchange.{number}")
-        if e.kind == "mean" and e.codec is None:
+        if e.kind == "mean" and e.codec is None and not e.rank:
             return Apply("*", (result, Apply("/", (Constant(1.0), Read("workers")))))
         return result
 

@@ -67,13 +67,14 @@ class Given:
     """For one parameter. `matrix(round)` are the mixing weights; `uniforms(iteration, rank)` numbers in [0, 1), one for
     each element, of a worker's encoder, with rank None of the encoder of the sum; `drawn(count, mean)` whether a random
     period ends when it is asked for the count-th time; `head_start(period)` how far a staggered period is at the
-    start; `shares` the ranges of elements that the workers sum."""
+    start; `shares` the ranges of elements that the workers sum; `normal(count)` what a factor of low rank begins as."""
 
     matrix: Callable[[int], Tensor]
     uniforms: Callable[[int, int | None], Tensor]
     drawn: Callable[[int, float], bool]
     head_start: Callable[[float], float]
     shares: list[tuple[int, int]]
+    normal: Callable[[int], Tensor]
 
 
 Rule = Callable[..., Iterator[None]]
