@@ -304,9 +304,11 @@ class Lane:
             before = maker.step(maker.crew.beats)
             time.sleep(2.5 * BEAT)
             now = maker.step(maker.crew.beats)
+            silent = {rank for rank, count in before.items() if now[rank] == count}
+            maker.step(lambda: [maker.crew.bury(rank) for rank in silent])
         except RuntimeError:  # the host of the store has ended already, with the same error
             return set()
-        return {rank for rank, count in before.items() if now[rank] == count}
+        return silent
 
     @property
     def whole(self) -> bool:
