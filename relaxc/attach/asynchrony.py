@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relaxc.attach.crew import meet
+from relaxc.attach.flight import Flight, Stage
 from relaxc.attach.groups import Groups, join_group, lost
-from relaxc.attach.lanes import Flight, Lane, Stage
+from relaxc.attach.lanes import Lane
 from relaxc.attach.matching import Matchmaker
 
 if TYPE_CHECKING:
