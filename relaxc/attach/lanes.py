@@ -325,10 +325,14 @@ class Lane:
             assert maker.error is not None
             raise maker.error
         how = "does not answer" if maker.error is None else "is gone"
-        raise ExchangeError(
-            "RX0604", f"rank {maker.crew.rank}: partners can't be found: the host of the store (rank 0, or torchrun's "
-            f"agent) {how}", RESTART,
-        )  # fmt: skip
+        raise store_lost(maker.crew.rank, how)
+
+
+def store_lost(rank: int, how: str) -> ExchangeError:
+    return ExchangeError(
+        "RX0604", f"rank {rank}: partners can't be found: the host of the store (rank 0, or torchrun's agent) {how}",
+        RESTART,
+    )  # fmt: skip
 
 
 def _tell_nobody(event: str, lane: Lane, flight: Flight, t: int) -> None:
