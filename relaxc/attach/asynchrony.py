@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from relaxc.attach.crew import meet
-from relaxc.attach.groups import Groups, join_group, lost
-from relaxc.attach.lanes import Flight, Lane, Stage
+from relaxc.attach.flight import Flight, Stage
+from relaxc.attach.groups import Groups, join_group
+from relaxc.attach.lanes import Lane, store_lost
 from relaxc.attach.matching import Matchmaker
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Asynchrony:
         except RuntimeError as error:
             self._look()  # what the matchmaker's thread has found
             if type(error).__module__.startswith("torch"):
-                raise lost(self._all.rank, error) from error
+                raise store_lost(self._all.rank, "is gone") from error
             raise
 
     def _waited(self) -> None:

@@ -62,6 +62,10 @@ class Crew:
         self._store.set(f"dead/{rank}", "1")
         self._store.add("deaths", 1)
 
+    def bury_all(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self.bury(rank)
+
     def listen(self, ranks: Iterable[int]) -> None:
         """Bury those of `ranks` of which nothing was heard for too long, since this worker began to listen."""
         now = time.monotonic()

@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from relaxc.attach.calls import Site
 from relaxc.attach.crew import BEAT, given_up
 from relaxc.attach.failure import RESTART, short
+from relaxc.attach.flight import Flight, LaneCounts, Stage
 from relaxc.attach.matching import Match, Matchmaker, Offer
 from relaxc.attach.partners import Meeting, Partners
 from relaxc.attach.traffic import JOBS, Traffic
@@ -29,45 +28,6 @@ STAGES = ("begin", "backward", "before", "after", "tail")
 """Of an iteration, in their order (program/paths.py)."""
 Note = Callable[[str, "Lane", "Flight", int], None]
 """What is told: (launch, land, settle or drop; whose; which; iteration)."""
-
-
-class Stage(Enum):
-    MADE = "it is being encoded"
-    OFFERED = "it waits for those that it meets"
-    UNDER_WAY = "under way"
-    ARRIVED = "all results are there"
-    DROPPED = "a partner was lost"
-
-
-@dataclass
-class Flight:
-    """One launch: its number, the iteration, the rounds of the blocks that ran then. `peers` are the others that took
-    part, with the numbers of their launches."""
-
-    number: int
-    t: int
-    rounds: Mapping[int, int]
-    stage: Stage = Stage.MADE
-    missing: set[tuple[int, int]] = field(default_factory=set)
-    """(transfer, site) that are still to be encoded."""
-
-    meetings: dict[int, Meeting] = field(default_factory=dict)
-    peers: tuple[tuple[int, int], ...] = ()
-    jobs: list[Any] = field(default_factory=list)
-    since: float = 0.0
-    why: str = ""
-
-
-@dataclass
-class LaneCounts:
-    """`staleness` is the largest age, in iterations, of what has landed; `waiting_seconds` what launches have waited
-    for their partners."""
-
-    launches: int = 0
-    landed: int = 0
-    dropped: int = 0
-    waiting_seconds: float = 0.0
-    staleness: int = 0
 
 
 class Lane:
@@ -304,9 +264,11 @@ class Lane:
             before = maker.step(maker.crew.beats)
             time.sleep(2.5 * BEAT)
             now = maker.step(maker.crew.beats)
+            silent = {rank for rank, count in before.items() if now[rank] == count}
+            maker.step(lambda: maker.crew.bury_all(silent))
         except RuntimeError:  # the host of the store has ended already, with the same error
             return set()
-        return {rank for rank, count in before.items() if now[rank] == count}
+        return silent
 
     @property
     def whole(self) -> bool:
@@ -363,10 +325,14 @@ class Lane:
             assert maker.error is not None
             raise maker.error
         how = "does not answer" if maker.error is None else "is gone"
-        raise ExchangeError(
-            "RX0604", f"rank {maker.crew.rank}: partners can't be found: the host of the store (rank 0, or torchrun's "
-            f"agent) {how}", RESTART,
-        )  # fmt: skip
+        raise store_lost(maker.crew.rank, how)
+
+
+def store_lost(rank: int, how: str) -> ExchangeError:
+    return ExchangeError(
+        "RX0604", f"rank {rank}: partners can't be found: the host of the store (rank 0, or torchrun's agent) {how}",
+        RESTART,
+    )  # fmt: skip
 
 
 def _tell_nobody(event: str, lane: Lane, flight: Flight, t: int) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relaxc.attach.lanes import Flight, Lane
+    from relaxc.attach.flight import Flight
+    from relaxc.attach.lanes import Lane
 
 
 class Recorder:

@@ -59,7 +59,7 @@ def test_the_others_drop_the_exchange_and_train_on(nursery: Nursery, scenarios: 
         dropped += stats["dropped"]
         steps = worker.events("step")
         noticed = next(step for step in steps if step["lost_workers"])
-        assert noticed["time"] - lost < (1.5 if "die" in name else TIMEOUT + 3)
+        assert noticed["time"] - lost < (2.5 if "die" in name else TIMEOUT + 3)
         assert steps[-1]["landed"] > noticed["landed"] + 5  # those that are left go on exchanging
         assert max(b["time"] - a["time"] for a, b in itertools.pairwise(steps)) < TIMEOUT / 2  # nobody has waited
     assert 1 <= dropped <= 3
@@ -84,10 +84,10 @@ def test_one_that_comes_back_hears_that_it_was_given_up(nursery: Nursery, scenar
 def test_an_average_of_all_cannot_go_on(nursery: Nursery, scenarios: Scenarios) -> None:
     workers = scenarios["average, die"]
     nursery.wait(workers, 60)
-    for worker in rest(workers, 3):
-        assert worker.event("error")["code"] == "RX0622"
+    for worker in rest(workers, 3):  # rank 0 has the store, which the others may lose before they know
+        assert worker.event("error")["code"] in ("RX0622", "RX0604")
         assert not worker.aborted()
-    # which rank 0 says at least: the others may lose its store before they know
+    assert workers[0].event("error")["code"] == "RX0622"
     assert "can't go on without those that were lost: 3" in workers[0].event("error")["text"]
 
 
