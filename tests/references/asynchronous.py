@@ -93,14 +93,20 @@ class Swarm8bit(Simulation):
     """Both move by half the difference of the two quantised values: c = floor(x / s + u) mod q, and decoded next to y
     it is the value of that residue that is nearest to y. `noise(worker, round)` are the u."""
 
-    cell, levels = 0.001, 256
+    cell, levels = float(np.float32(0.001)), 256  # the cell's side travels with the message
     noise: Callable[[int, int], Array]
 
     def quantised(self, sent: Partner, near: Array) -> Array:
+        """What would come out wrong, in a block of up to 512, comes out near what was sent."""
         x = self.snapshots[sent]
-        residue = np.mod(np.floor(x / self.cell + self.noise(*sent)), self.levels)
-        turns = np.round((near / self.cell - residue) / self.levels)
-        return self.cell * (residue + self.levels * turns)
+        level = np.floor(x / self.cell + self.noise(*sent))
+        residue = np.mod(level, self.levels)
+
+        def found(key: Array) -> Array:
+            return self.cell * (residue + self.levels * np.round((key / self.cell - residue) / self.levels))
+
+        wrong = np.abs(found(near) - self.cell * level) > self.cell / 2
+        return found(x) if wrong.any() else found(near)
 
     def land(self, w: int, moment: Moment) -> None:
         own = self.snapshots[w, moment.lands]

@@ -32,12 +32,14 @@ from relaxc.wire.ownership import shares
 
 REFERENCES = Path(__file__).parents[1] / "references"
 SPECS = sorted(path.stem for path in folder("specs").glob("*.relax"))
-WAITING = {
-    "adpsgd", "async_average", "async_bytegrad", "demo", "dgc", "random_k",
-    "sparta", "swarm", "swarm_8bit", "topk",
-}  # fmt: skip
+ASYNCHRONOUS = {"adpsgd", "async_average", "async_bytegrad", "swarm", "swarm_8bit"}
+"""What their workers come to depends on who arrives when: unit/program/test_asynchronous.py scripts that, against
+references/asynchronous.py, and attach/test_async_replay.py takes it from a record of real processes."""
+WAITING = {"demo", "dgc", "random_k", "sparta", "topk"} | ASYNCHRONOUS
 """Specs that may come before their references. Whoever brings a reference takes its name off this list."""
-KNOWN = sorted(path.stem for path in REFERENCES.glob("*.py"))
+KNOWN = sorted(
+    path.stem for path in REFERENCES.glob("*.py") if path.stem != "asynchronous" and not path.stem.startswith("test_")
+)
 
 VARIANTS = {
     "late": ("relax gradients { delay = 3 }", "delayed_sgd", {"late": 3}),

@@ -127,7 +127,7 @@ def _chained(value: Expression, launched: Launched, report: Report) -> None:
         if not isinstance(e, Exchange) or not _is_sent(e, launched):
             continue
         if e.kind == "relay":
-            report.error("RX0351", "a relay that lands asynchronously", place(e), "neighbours pass on what they have heard",
+            report.error("RX0351", "a relay that lands asynchronously", place(e), "neighbours pass on what they hear",
                          "let it land in its own iteration")  # fmt: skip
         for part in within(e.value):
             if isinstance(part, Exchange) or (isinstance(part, Read) and part.name in launched.awaited):
