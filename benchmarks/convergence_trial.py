@@ -13,8 +13,10 @@ from digits_task import PARAMETERS, Array, Batches, Descent, gradient, held_out,
 
 from relaxc import pipeline
 from relaxc.api import _source
+from relaxc.program.asynchronous import Workers
+from relaxc.program.flights import Prompt
 from relaxc.program.interpret import Interpreter
-from relaxc.program.ir import Program
+from relaxc.program.ir import After, Program, flattened
 from relaxc.program.printer import print_program
 
 LOOKS = 4
@@ -49,9 +51,16 @@ def run(settings: Settings, spec: str, split: str, workers: int, seed: int, proc
 
 def simulated(text: str, settings: Settings, split: str, workers: int, seed: int) -> Outcome:
     rule = Descent(settings.rate, settings.momentum, ITERATIONS)
+    batches = Batches(split, workers, seed)
+    if any(isinstance(s, After) and s.asynchronous for b in program_of(text).bodies for s in flattened(b.statements)):
+        return at_their_own_pace(text, rule, batches)
+    return in_step(text, rule, batches)
+
+
+def in_step(text: str, rule: Descent, batches: Batches) -> Outcome:
+    workers, seed = batches.workers, batches.seed
     first = [w.ravel() for w in start(seed)]
     world = Interpreter(program_of(text), PARAMETERS, workers, seed, first, rule)
-    batches = Batches(split, workers, seed)
     looks = []
     for iteration in range(ITERATIONS):
         rule.done = [iteration]
@@ -60,6 +69,32 @@ def simulated(text: str, settings: Settings, split: str, workers: int, seed: int
         if looked(iteration):
             looks.append(outcome(world.weights))
     return averaged(looks)
+
+
+def at_their_own_pace(text: str, rule: Descent, batches: Batches) -> Outcome:
+    """Workers whose iterations take between 0.7 and 1.3 of the mean, each time anew by up to a tenth; what all have
+    launched lands in a worker's next iteration but one."""
+    workers, seed = batches.workers, batches.seed
+    first = [w.ravel() for w in start(seed)]
+    world = Workers(program_of(text), PARAMETERS, workers, Prompt(late=2), seed, first, rule)
+    rule.done = [0] * workers
+    looks: dict[int, list[list[Array]]] = {}
+    for worker in turns(workers, seed):
+        iteration = rule.done[worker] = world.iterations(worker)
+        world.advance(worker, gradient(world.weights(worker), *batches.next(worker)))
+        if looked(iteration):
+            looks.setdefault(iteration, []).append([w.copy() for w in world.weights(worker)])
+    return averaged([outcome(weights) for weights in looks.values()])
+
+
+def turns(workers: int, seed: int) -> list[int]:
+    """Whose iteration comes next, until each has had as many."""
+    draw = np.random.default_rng((seed, 4))
+    speed = np.linspace(0.7, 1.3, workers)
+    took = speed[:, None] * draw.uniform(0.9, 1.1, (workers, ITERATIONS))
+    ends = np.cumsum(took, axis=1)
+    order = np.argsort(ends, axis=None, kind="stable")
+    return [int(place // ITERATIONS) for place in order]
 
 
 def looked(iteration: int) -> bool:

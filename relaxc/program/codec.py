@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from relaxc.language import syntax
-from relaxc.language.codecs import AUTO
 from relaxc.language.diagnostics import Diagnostic, Label, SpecError
-from relaxc.language.functions import ELEMENTWISE, REDUCTIONS, TRANSFORMS
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse
-from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, CHOSEN
+from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN
 from relaxc.language.words import did_you_mean
+from relaxc.program.codec_expressions import ANY_BLOCK, CodecExpressions, Mistake
 from relaxc.program.ir import (
     Apply,
-    Chosen,
     Codec,
     CodecLet,
     Constant,
@@ -29,14 +27,7 @@ from relaxc.program.ir import (
     Transform,
     within,
 )  # fmt: skip
-from relaxc.wire import numbers
-from relaxc.wire.cosines import LARGEST_SIDE
 from relaxc.wire.layout import FLOAT_BYTES, LARGEST_BLOCK, Field, Layout, WireType
-
-ANY_BLOCK = 512
-"""Block of a codec without `per`: it changes no byte, only how the work is cut."""
-
-KNOWN_FUNCTIONS = tuple(sorted({*ELEMENTWISE, *REDUCTIONS, *TRANSFORMS, "dither"}))
 
 
 def lower_codec(use: CodecUse) -> Codec:
@@ -46,41 +37,22 @@ def lower_codec(use: CodecUse) -> Codec:
     return _Lowering(use).codec()
 
 
-class _Mistake(Exception):
-    """What ends the reading of one statement."""
-
-    def __init__(self, code: str, span: Span, message: str, help: str | None = None) -> None:
-        self.diagnostic = Diagnostic(code, message, (Label(span),), help=help)
-
-
 @dataclass
-class _Lowering:
-    use: CodecUse
+class _Lowering(CodecExpressions):
     mistakes: list[Diagnostic] = field(default_factory=list)
-    block: int = ANY_BLOCK
-    unit: str = "block"
-    has_per: bool = False
     steps: list[CodecLet | Send] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
-    varies: dict[str, bool] = field(default_factory=lambda: {"x": True, "index": True})
-    """The names in scope, and whether each differs from element to element."""
-    constants: dict[str, Constant] = field(default_factory=dict)
-    """The lets that are constants: no step is made of them."""
     received: set[str] = field(default_factory=lambda: {"index"})
     """The names that the receiver has too: fields, and lets that read only what it has."""
     taken: dict[str, str] = field(default_factory=dict)
     """What each name is: a let, a field."""
     receive: Expression | None = None
     near: str | None = None
-    dithers: bool = False
     found: list[CodecLet] = field(default_factory=list)
     """The lets behind `receive`, for the guard."""
     guard: Guard | None = None
     states: dict[str, float] = field(default_factory=dict)
     updates: list[CodecLet] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.arguments = dict(self.use.arguments)
 
     def codec(self) -> Codec:
         self.whole()
@@ -129,24 +101,24 @@ class _Lowering:
         """What can be said of the body without its expressions."""
         body, name, span = self.use.definition.body, self.use.name, self.use.definition.span
         if not any(isinstance(s, syntax.Receive) for s in body):
-            self.report(_Mistake("RX0230", span, f"codec {name} has no `receive`", "write receive = ..."))
+            self.report(Mistake("RX0230", span, f"codec {name} has no `receive`", "write receive = ..."))
         if not any(isinstance(s, syntax.Send) for s in body):
-            self.report(_Mistake("RX0230", span, f"codec {name} sends nothing", "write send NAME: TYPE = ..."))
+            self.report(Mistake("RX0230", span, f"codec {name} sends nothing", "write send NAME: TYPE = ..."))
         for kind, word in ((syntax.Receive, "receive"), (syntax.Per, "per"), (syntax.Guard, "guard")):
             for again in [s for s in body if isinstance(s, kind)][1:]:
-                self.report(_Mistake("RX0230", again.span, f"a second `{word}`", "keep one of them"))
+                self.report(Mistake("RX0230", again.span, f"a second `{word}`", "keep one of them"))
 
     def tried(self, statement: syntax.CodecStatement) -> None:
         """A statement with a mistake leaves its name behind, so that those behind it are not blamed for it."""
         try:
             self.statement(statement)
-        except _Mistake as mistake:
+        except Mistake as mistake:
             self.report(mistake)
             if isinstance(statement, syntax.Let | syntax.Send):
                 self.varies.setdefault(statement.name, True)
                 self.received.add(statement.name)
 
-    def report(self, mistake: _Mistake) -> None:
+    def report(self, mistake: Mistake) -> None:
         """What goes wrong in a codec of another file is the doing of the arguments."""
         diagnostic, use = mistake.diagnostic, self.use.span
         if use.source is not self.use.definition.span.source:
@@ -175,24 +147,24 @@ class _Lowering:
     def per(self, per: syntax.Per) -> None:
         self.has_per = True
         if self.taken:
-            raise _Mistake("RX0230", per.span, "`per` behind other statements", "write it first")
+            raise Mistake("RX0230", per.span, "`per` behind other statements", "write it first")
         if per.unit not in BLOCK_UNITS:
             help = did_you_mean(per.unit, BLOCK_UNITS) or "write per block(512), per tensor or per chunk"
-            raise _Mistake("RX0230", per.span, f"no unit `{per.unit}`", help)
+            raise Mistake("RX0230", per.span, f"no unit `{per.unit}`", help)
         if per.unit == "block":
             self.block = self.block_size(per)
             return
         if per.size is not None:
-            raise _Mistake("RX0230", per.size.span, f"`per {per.unit}` has no size", f"write per {per.unit}")
+            raise Mistake("RX0230", per.size.span, f"`per {per.unit}` has no size", f"write per {per.unit}")
         self.block, self.unit = 0, per.unit
 
     def block_size(self, per: syntax.Per) -> int:
         if per.size is None:
-            raise _Mistake("RX0230", per.span, "a block without a size", "write per block(512)")
+            raise Mistake("RX0230", per.span, "a block without a size", "write per block(512)")
         size = self.constant(per.size)
         if not size.is_integer() or not 1 <= size <= LARGEST_BLOCK:
             help = f"use a whole number from 1 to {LARGEST_BLOCK}"
-            raise _Mistake("RX0232", per.span, f"a block of {size:g} elements", help)
+            raise Mistake("RX0232", per.span, f"a block of {size:g} elements", help)
         return int(size)
 
     def let(self, let: syntax.Let) -> None:
@@ -214,7 +186,7 @@ class _Lowering:
         self.steps.append(Send(len(self.fields), send.name, value))
         wire = self.wire(send.wire)
         if wire.kind == "top" and not self.varies[send.name]:
-            raise _Mistake("RX0236", send.span, "the largest of one number", "top takes a value of each element")
+            raise Mistake("RX0236", send.span, "the largest of one number", "top takes a value of each element")
         self.fields.append(Field(send.name, wire, self.varies[send.name]))
 
     def receives(self, statement: syntax.Receive) -> None:
@@ -238,7 +210,7 @@ class _Lowering:
         value = self.expression(statement.value)
         self.has(value, statement.span, blocks=True)
         if self.per_element(value) and not self.mistakes:
-            raise _Mistake("RX0232", statement.span, "a state that differs from element to element", "take max or mean")
+            raise Mistake("RX0232", statement.span, "a state that differs from element to element", "take max or mean")
         self.updates.append(CodecLet(statement.name, value))
 
     def guards(self, statement: syntax.Guard) -> None:
@@ -246,27 +218,27 @@ class _Lowering:
         self.has(value, statement.span, blocks=True)
         if self.per_element(value) and not self.mistakes:
             help = "say it of the whole block: max(abs(x)) < 1, or a sum"
-            raise _Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
+            raise Mistake("RX0232", statement.span, "a guard that differs from element to element", help)
         lets = self.lets_for((value,))
         if {name for e in (value, *(let.value for let in lets)) for name in _reads(e)} & set(self.states):
             help = "compare what was sent with what is found: then nobody's history matters"
-            raise _Mistake("RX0368", statement.span, "a guard that depends on a state", help)
+            raise Mistake("RX0368", statement.span, "a guard that depends on a state", help)
         self.guard = Guard((), value)
 
     def has(self, value: Expression, span: Span, blocks: bool = False) -> None:
         """`blocks`: the receiver has the whole block by then, and can reduce over it."""
         if missing := self.missing(value, blocks):
             help = "it has what was sent, parameters, and lets that read nothing else"
-            raise _Mistake("RX0234", span, f"the receiver has no {missing}", help)
+            raise Mistake("RX0234", span, f"the receiver has no {missing}", help)
 
     def named(self, name: str, span: Span, kind: str) -> None:
         """A field may have the name of a let before it; no other name stands for two things."""
         before = self.taken.get(name)
         if name in self.arguments or (before is not None and (before, kind) != ("let", "field")):
             what = "a parameter" if name in self.arguments else f"a {before}"
-            raise _Mistake("RX0231", span, f"`{name}` is {what} already", "choose another name")
+            raise Mistake("RX0231", span, f"`{name}` is {what} already", "choose another name")
         if name in BUILT_IN:
-            raise _Mistake("RX0231", span, f"`{name}` is a word of the language", "choose another name")
+            raise Mistake("RX0231", span, f"`{name}` is a word of the language", "choose another name")
         self.taken[name] = kind
 
     def bind(self, name: str, value: Expression, received: bool) -> None:
@@ -297,175 +269,34 @@ class _Lowering:
             return WireType(wire.name, part=self.part(wire))
         if wire.name != "real" and wire.name not in FLOAT_BYTES:
             help = "use f32, f16, bf16, real, uint(n), int(n) or top(part)"
-            raise _Mistake("RX0232", wire.span, f"no wire type {wire.name}", help)
+            raise Mistake("RX0232", wire.span, f"no wire type {wire.name}", help)
         if wire.width is not None:
-            raise _Mistake("RX0232", wire.span, f"{wire.name} has a width of its own", f"write {wire.name}")
+            raise Mistake("RX0232", wire.span, f"{wire.name} has a width of its own", f"write {wire.name}")
         return WireType(wire.name)
 
     def part(self, wire: syntax.Wire) -> float:
         """How many a top keeps: a share of its block, or from 1 on a count."""
         if not self.has_per:
-            raise _Mistake("RX0230", wire.span, "nothing says what top reaches over", "begin with per tensor")
+            raise Mistake("RX0230", wire.span, "nothing says what top reaches over", "begin with per tensor")
         if wire.width is None:
-            raise _Mistake("RX0236", wire.span, "top without a part", "write top(1%), or a count: top(32)")
+            raise Mistake("RX0236", wire.span, "top without a part", "write top(1%), or a count: top(32)")
         part = self.constant(wire.width)
         if not 0 < part < math.inf or (part >= 1 and not part.is_integer()):
             help = "use a share such as 1%, or a whole number of elements"
-            raise _Mistake("RX0236", wire.width.span, f"{part:g} of the elements of a block", help)
+            raise Mistake("RX0236", wire.width.span, f"{part:g} of the elements of a block", help)
         return part
 
     def width(self, wire: syntax.Wire) -> int:
         if wire.width is None:
-            raise _Mistake("RX0232", wire.span, f"{wire.name} without a width", f"write {wire.name}(8)")
+            raise Mistake("RX0232", wire.span, f"{wire.name} without a width", f"write {wire.name}(8)")
         bits = self.constant(wire.width)
         if not bits.is_integer() or not 1 <= bits <= 8:
-            raise _Mistake("RX0232", wire.span, f"{wire.name} of {bits:g} bits", "a field has 1 to 8 bits")
+            raise Mistake("RX0232", wire.span, f"{wire.name} of {bits:g} bits", "a field has 1 to 8 bits")
         return int(bits)
-
-    # --- expressions
-
-    def constant(self, expression: syntax.Expression) -> float:
-        lowered = self.expression(expression)
-        if not isinstance(lowered, Constant):
-            raise _Mistake("RX0232", expression.span, "not a constant", "use numbers and parameters of the codec")
-        return lowered.value
-
-    def per_element(self, e: Expression) -> bool:
-        match e:
-            case Read(name=name):
-                return self.varies[name]
-            case Apply(arguments=arguments):
-                return any(self.per_element(a) for a in arguments)
-            case Dither() | Chosen() | Transform():
-                return True
-        return False
-
-    def expression(self, e: syntax.Expression) -> Expression:
-        match e:
-            case syntax.Number(value=value):
-                return Constant(float(value))
-            case syntax.Quantity(value=value, unit="%"):
-                return Constant(value / 100)
-            case syntax.Quantity(value=value, unit="bit"):
-                return Constant(float(value))
-            case syntax.Name():
-                return self.name(e)
-            case syntax.Unary(operator=operator, operand=operand):
-                return self.applied("neg" if operator == "-" else operator, (operand,), e.span)
-            case syntax.Binary(operator=operator, left=left, right=right):
-                return self.applied(operator, (left, right), e.span)
-            case syntax.Call():
-                return self.call(e)
-        raise _Mistake("RX0231", e.span, "not allowed in a codec")
-
-    def name(self, e: syntax.Name) -> Expression:
-        if e.name in self.constants:
-            return self.constants[e.name]
-        if e.name in self.varies:
-            return Read(e.name, e.span)
-        if e.name == CHOSEN:
-            return self.chosen(e.span)
-        value = self.arguments.get(e.name)
-        if value == AUTO:
-            return Constant(0.0)
-        if isinstance(value, str):
-            raise _Mistake("RX0231", e.span, f"`{e.name}` is the word {value}, not a number")
-        if value is None:
-            known = (*self.varies, *self.constants, *self.arguments)
-            raise _Mistake("RX0231", e.span, f"no name {e.name} in this codec", did_you_mean(e.name, known))
-        return Constant(float(value))
-
-    def applied(self, function: str, arguments: Iterable[syntax.Expression], span: Span) -> Expression:
-        lowered = tuple(self.expression(a) for a in arguments)
-        if function in ("/", "mod", "wrap") and lowered[1] == Constant(0.0):
-            raise _Mistake("RX0232", span, "division by zero", self.told())
-        return fold(function, lowered, span)
-
-    def chosen(self, span: Span) -> Expression:
-        if not self.has_per or self.unit != "block":
-            raise _Mistake("RX0237", span, "one is chosen of each block", "begin with per block(100)")
-        return Chosen()
-
-    def transform(self, e: syntax.Call) -> Expression:
-        """Of a square block: its rows stand one behind the other."""
-        value, side = self.expression(e.arguments[0]), self.constant(e.arguments[1])
-        if not side.is_integer() or not 1 <= side <= LARGEST_SIDE:
-            help = f"use a whole number from 1 to {LARGEST_SIDE}"
-            raise _Mistake("RX0238", e.arguments[1].span, f"a matrix with a side of {side:g}", help)
-        if not self.has_per or self.unit != "block" or self.block != side**2:
-            help = f"begin with per block({int(side) ** 2})"
-            raise _Mistake("RX0238", e.span, f"{e.function} is of blocks of {side:g} x {side:g} elements", help)
-        if not self.per_element(value):
-            raise _Mistake("RX0238", e.span, f"{e.function} of one number", "it takes a value of each element")
-        return Transform(e.function, value, int(side))
-
-    def told(self) -> str | None:
-        """The arguments that constants may come from."""
-        given = ", ".join(f"{k} = {v}" for k, v in self.arguments.items() if not isinstance(v, str))
-        return f"it is so with {given}" if given else None
-
-    def call(self, e: syntax.Call) -> Expression:
-        if e.keywords:
-            raise _Mistake("RX0233", e.keywords[0].span, "functions take no named arguments", "write the value alone")
-        count = len(e.arguments)
-        if e.function == "round" and count == 2:
-            return self.rounded(e.arguments[0], e.arguments[1])
-        if e.function == "dither" and count == 1:
-            return self.dither(self.expression(e.arguments[0]))
-        if e.function in TRANSFORMS and count == 2:
-            return self.transform(e)
-        if e.function in REDUCTIONS and count == 1:
-            return self.reduced(e)
-        if ELEMENTWISE.get(e.function) == count:
-            return self.applied(e.function, e.arguments, e.span)
-        raise self.no_function(e)
-
-    def no_function(self, e: syntax.Call) -> _Mistake:
-        if e.function not in KNOWN_FUNCTIONS:
-            help = did_you_mean(e.function, KNOWN_FUNCTIONS)
-            return _Mistake("RX0233", e.span, f"no function {e.function} in a codec", help)
-        takes = "1" if e.function in (*REDUCTIONS, "dither") else "2" if e.function in TRANSFORMS else ""
-        if e.function in ELEMENTWISE and ELEMENTWISE[e.function] != 1:
-            takes += (" (over the block) or " if takes else "") + str(ELEMENTWISE[e.function])
-        elif e.function == "round":
-            takes = "1 or 2"
-        plural = "" if takes in ("", "1") else "s"
-        return _Mistake(
-            "RX0233", e.span, f"{len(e.arguments)} arguments for {e.function}",
-            f"{e.function} takes {takes or '1'} argument{plural}",
-        )  # fmt: skip
-
-    def reduced(self, e: syntax.Call) -> Expression:
-        if not self.has_per:
-            self.has_per = True  # say it once
-            message = f"nothing says what {e.function} reaches over"
-            raise _Mistake("RX0230", e.span, message, "begin with per block(512), per tensor or per chunk")
-        return Reduce(e.function, self.expression(e.arguments[0]), e.span)
-
-    def rounded(self, value: syntax.Expression, mode: syntax.Expression) -> Expression:
-        how = self.arguments.get(mode.name, mode.name) if isinstance(mode, syntax.Name) else None
-        if how not in ("nearest", "stochastic"):
-            raise _Mistake("RX0232", mode.span, "not a rounding", "use nearest or stochastic")
-        lowered = self.expression(value)
-        return self.dither(lowered) if how == "stochastic" else fold("round", (lowered,))
-
-    def dither(self, argument: Expression) -> Expression:
-        self.dithers = True
-        return Dither(argument)
 
 
 def _reads(e: Expression) -> set[str]:
     return {part.name for part in within(e) if isinstance(part, Read)}
-
-
-def fold(function: str, arguments: tuple[Expression, ...], span: Span | None = None) -> Expression:
-    """Apply, folded in f64 where all arguments are constants, or the condition of a `where` is."""
-    values = [a.value for a in arguments if isinstance(a, Constant)]
-    if len(values) == len(arguments):
-        return Constant(numbers.evaluate((function, *values), {}))
-    if function == "where" and isinstance(arguments[0], Constant):
-        return arguments[1] if arguments[0].value else arguments[2]
-    return Apply(function, arguments, span)
 
 
 EXACT = Codec(

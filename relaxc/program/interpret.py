@@ -31,7 +31,6 @@ from relaxc.program.exchange import (
     encoding_keys,
     real_type,
     run_exchange,
-    run_messages,
     shared_keys,
 )  # fmt: skip
 from relaxc.program.flights import ARRIVES, Arrivals, Post, Prompt
@@ -59,6 +58,7 @@ from relaxc.program.ir import (
     flattened,
     within,
 )  # fmt: skip
+from relaxc.program.messages import run_messages
 from relaxc.program.paths import Gradient
 from relaxc.program.relays import Held
 from relaxc.program.store import Late, Rule, Scope, Store, Values

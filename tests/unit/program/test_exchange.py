@@ -11,8 +11,9 @@ import pytest
 
 from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import decode, encode, trusted
-from relaxc.program.exchange import Code, Occurrence, Residuals, Row, encoding_keys, run_exchange, run_messages
+from relaxc.program.exchange import Code, Occurrence, Residuals, Row, encoding_keys, run_exchange
 from relaxc.program.ir import Codec, Exchange, Read
+from relaxc.program.messages import run_messages
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import weights
 from relaxc.wire.layout import Layout
