@@ -255,11 +255,11 @@ def _gathered(this: Occurrence, worker: int, codes: Sequence[Code]) -> Array:
 
 def _summed(this: Occurrence, terms: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
-        total = _added(terms)
+        total = added(terms)
         return this.divided(total) if this.exchange.kind == "mean" else total
 
 
-def _added(terms: Sequence[Array]) -> Array:
+def added(terms: Sequence[Array]) -> Array:
     with np.errstate(all="ignore"):
         total = terms[0]
         for term in terms[1:]:
@@ -281,7 +281,7 @@ def _by_machines(this: Occurrence, owner: int, at: slice) -> bytes:
     feedback, inner = this.exchange.feedback, this.route.inner
     codes = []
     for first in range(0, this.workers, inner):
-        total = _added([this.tensor(w)[at] for w in range(first, first + inner)])
+        total = added([this.tensor(w)[at] for w in range(first, first + inner)])
         codes.append(this.encoded(total, at, first + owner % inner, feedback != "none"))
     return this.encoded(_summed(this, [c.decoded() for c in codes]), at, NOBODY, feedback == "both").message
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from relaxc.program.codec import EXACT
 from relaxc.program.evaluate import States, decode, encode, follow, trusted
-from relaxc.program.exchange import NOBODY, Occurrence, real_type, run_exchange
+from relaxc.program.exchange import NOBODY, Occurrence, added, real_type, run_exchange
 from relaxc.program.functions import Array
 from relaxc.wire.routes import (
     NEIGHBOURLY,
@@ -167,6 +167,6 @@ class _Mover:
             terms = [term * real(weights[maker]) for term, (maker, _) in zip(terms, run.inputs, strict=True)]
         if kernel.tensor:
             terms.append(self.this.tensor(self.rank)[at])
-        total = _added(terms)
+        total = added(terms)
         with np.errstate(all="ignore"):
             return self.this.divided(total) if kernel.averages else total

@@ -9,7 +9,8 @@ from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
 from relaxc.language.source import Source, Span
 from relaxc.language.spec import CodecUse
-from relaxc.program.codec import EXACT, fold, lower_codec
+from relaxc.program.codec import EXACT, lower_codec
+from relaxc.program.codec_expressions import fold
 from relaxc.program.ir import Codec, Constant, Read, Send
 from relaxc.wire.layout import Field, Layout, WireType
 
