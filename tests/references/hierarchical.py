@@ -4,38 +4,26 @@ with what its code lost before, and the mean of all machines' codes is coded onc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import torch
+from references.harness.codes import minmax
+from references.harness.team import Given, Team, step_with
 from torch import Tensor
 
 
-def minmax(x: Tensor) -> Tensor:
-    """256 levels between the least and the greatest of each 512 elements; both ends of the scale travel in f32."""
-
-    def code(part: Tensor) -> Tensor:
-        low = part.min().float().double()
-        unit = ((part.max() - low) / 255).float().double()
-        return low + ((part - low) / unit).round().clamp(0, 255) * unit if unit else low + 0 * part
-
-    return torch.cat([code(part) for part in x.reshape(-1).split(512)]).reshape(x.shape)
-
-
-def rule(team: Any, given: Any, inner: int = 1) -> Iterator[None]:
+def rule(team: Team, given: Given, inner: int = 1) -> Iterator[None]:
     """`inner` workers are on each machine."""
     machines = [team[first : first + inner] for first in range(0, len(team), inner)]
-    lost = [torch.zeros_like(team[0].weight) for _ in machines]
+    lost = [0 * team[0].weight for _ in machines]
     while True:
         sums = [total([worker.gradient for worker in machine]) for machine in machines]
         if len(machines) == 1:
             mean = sums[0] * (1 / len(team))
         else:
             wanted = [s + kept for s, kept in zip(sums, lost, strict=True)]
-            sent = [minmax(w) for w in wanted]
+            sent = [minmax(8, w) for w in wanted]
             lost = [w - s for w, s in zip(wanted, sent, strict=True)]
-            mean = minmax(total(sent) * (1 / len(team)))
-        for worker in team:
-            worker.step(mean)
+            mean = minmax(8, total(sent) * (1 / len(team)))
+        step_with(team, mean)
         yield
 
 

@@ -6,15 +6,15 @@ Where a block of 512 elements would come out wrong, its sender's values take the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
+from references.harness.team import Given, Team
 from torch import Tensor
 
 TURN, BLOCK = 256, 512
 
 
-def rule(team: Any, given: Any, unit: float = 0.001) -> Iterator[None]:
+def rule(team: Team, given: Given, unit: float = 0.001) -> Iterator[None]:
     iteration, unit = 0, float(torch.tensor(unit, dtype=torch.float32))  # which travels with each block
     while True:
         put = [w.weight.reshape(-1) for w in team]

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+
+from references.harness.team import Given, Team
+from torch import Tensor
 
 
-def rule(team: Any, given: Any, late: int = 1) -> Iterator[None]:
+def rule(team: Team, given: Given, late: int = 1) -> Iterator[None]:
     n = len(team)
     values, masses = [worker.weight.clone() for worker in team], [1.0] * n
-    under_way: list[deque[tuple[int, Any, float]]] = [deque() for _ in team]
+    under_way: list[deque[tuple[int, Tensor, float]]] = [deque() for _ in team]
     for k in range(10**6):
         for i, worker in enumerate(team):
             before = worker.weight

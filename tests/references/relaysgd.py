@@ -4,14 +4,16 @@ is long, less one; before the start, of the first weights. Written as that sum, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+from references.harness.team import Given, Team
+from torch import Tensor
 
 
-def rule(team: Any, given: Any) -> Iterator[None]:
+def rule(team: Team, given: Given) -> Iterator[None]:
     n = len(team)
     apart = distances(given.matrix(0))
     first = [worker.weight.clone() for worker in team]
-    history: list[list[Any]] = []
+    history: list[list[Tensor]] = []
     for t in range(10**6):
         for worker in team:
             worker.step(worker.gradient)
@@ -25,7 +27,7 @@ def rule(team: Any, given: Any) -> Iterator[None]:
         yield
 
 
-def distances(matrix: Any) -> list[list[int]]:
+def distances(matrix: Tensor) -> list[list[int]]:
     """How many links are between two workers, by Floyd and Warshall; there is a link where the matrix has a weight."""
     n = len(matrix)
     apart = [[0 if i == j else 1 if matrix[i, j] else n for j in range(n)] for i in range(n)]

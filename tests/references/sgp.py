@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+
+from references.harness.team import Given, Team
 
 
-def rule(team: Any, given: Any) -> Iterator[None]:
+def rule(team: Team, given: Given) -> Iterator[None]:
     values, masses = [worker.weight.clone() for worker in team], [1.0] * len(team)
     for k in range(10**6):
         for i, worker in enumerate(team):

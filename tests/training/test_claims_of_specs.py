@@ -18,21 +18,21 @@ def distance(rank: int, workers: int, spec: str, rate: float, falls: bool) -> fl
 
     import relaxc
 
-    number = 0
-    model = torch.nn.ParameterList([start(number)])
+    number, shape = 0, SHAPES[0]
+    model = torch.nn.ParameterList([start(number, shape)])
     optimizer = torch.optim.SGD(model.parameters(), rate)
     relaxed = relaxc.compile(spec).attach(model, optimizer, timeout=60)
-    a, b = problem(rank, number)
+    a, b = problem(rank, number, shape)
     for step in range(STEPS):
         optimizer.param_groups[0]["lr"] = rate / (1 + step / 10) if falls else rate
         optimizer.zero_grad()
         ((model[0] - b) ** 2 * a).sum().div(2).backward()
         optimizer.step()
         model.state_dict()  # whoever reads the weights sees them complete
-    team = [problem(peer, number) for peer in range(workers)]
+    team = [problem(peer, number, shape) for peer in range(workers)]
     optimum = sum(a * b for a, b in team) / sum(a for a, _ in team)
     relaxed.detach()
-    assert model[0].shape == SHAPES[number]
+    assert model[0].shape == shape
     return float((model[0] - optimum).abs().max().detach())
 
 

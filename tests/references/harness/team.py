@@ -9,6 +9,8 @@ A reference is a module named after its spec, with
     def rule(team, given, **settings)   a generator: it carries out one iteration each time that it is resumed
     SETTINGS = {"period": 5}            optional: parameters of the spec and of the rule, short enough for the test
     MOMENTUM = 0                        optional: of SGD, where the algorithm is the optimiser or its theory has none
+    DECAY = 0.01                        optional: SGD's weight decay, where the algorithm reads it
+    SHAPES = MATRICES                   optional: of the parameters
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from torch import Tensor
 STEPS, MOMENTUM = 50, 0.9
 SHAPES = ((40, 30), (7,), (1,))
 """A parameter of several blocks, one of a part of a block, one of a single element."""
+MATRICES = ((40, 30), (7,), (70, 71), (1, 1))
+"""For specs that compress matrices alone: one of more than 4096 elements, and one of a single element."""
 
 
 def rate(step: int) -> float:
@@ -30,24 +34,37 @@ def rate(step: int) -> float:
     return 0.05 / (1 + step / 40)
 
 
-def problem(rank: int, number: int) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Setup:
+    """What is trained: the parameters' shapes, and SGD's momentum and weight decay."""
+
+    shapes: tuple[tuple[int, ...], ...] = SHAPES
+    momentum: float = MOMENTUM
+    decay: float = 0.0
+
+
+def setup(reference: Any) -> Setup:
+    momentum, decay = getattr(reference, "MOMENTUM", MOMENTUM), getattr(reference, "DECAY", 0.0)
+    return Setup(getattr(reference, "SHAPES", SHAPES), momentum, decay)
+
+
+def problem(rank: int, number: int, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Worker `rank`'s loss of parameter `number` is sum(a * (w - b)^2) / 2: (a, b)."""
     draw = torch.Generator().manual_seed(1000 * rank + number)
-    shape = SHAPES[number]
     return 0.5 + torch.rand(shape, generator=draw, dtype=torch.float64), torch.randn(shape, generator=draw).double()
 
 
-def start(number: int) -> Tensor:
-    return torch.randn(SHAPES[number], generator=torch.Generator().manual_seed(7 + number)).double()
+def start(number: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(7 + number)).double()
 
 
 class Worker:
-    """One worker's share of one parameter, with torch's SGD with momentum."""
+    """One worker's share of one parameter, with torch's SGD with momentum and weight decay."""
 
-    def __init__(self, rank: int, number: int, momentum: float) -> None:
-        self.rank, self.number, self.momentum = rank, number, momentum
-        self.weight, self.rate = start(number), rate(0)
-        self.a, self.b = problem(rank, number)
+    def __init__(self, rank: int, number: int, of: Setup) -> None:
+        self.rank, self.number, self.momentum, self.decay = rank, number, of.momentum, of.decay
+        self.weight, self.rate = start(number, of.shapes[number]), rate(0)
+        self.a, self.b = problem(rank, number, of.shapes[number])
         self.buffer: Tensor | None = None
 
     @property
@@ -55,6 +72,7 @@ class Worker:
         return self.a * (self.weight - self.b)
 
     def step(self, gradient: Tensor) -> None:
+        gradient = gradient + self.decay * self.weight
         self.buffer = gradient if self.buffer is None else self.momentum * self.buffer + gradient
         self.weight = self.weight - self.rate * self.buffer
 
@@ -65,12 +83,14 @@ Team = list[Worker]
 @dataclass(frozen=True)
 class Given:
     """For one parameter. `matrix(round)` are the mixing weights; `uniforms(iteration, rank)` numbers in [0, 1), one for
-    each element, of a worker's encoder, with rank None of the encoder of the sum; `drawn(count, mean)` whether a random
+    each element, of a worker's encoder, with rank None of the encoder of the sum; `chosen(iteration, block)` the elements
+    that all workers draw, one of each block; `drawn(count, mean)` whether a random
     period ends when it is asked for the count-th time; `head_start(period)` how far a staggered period is at the
     start; `shares` the ranges of elements that the workers sum; `normal(count)` what a factor of low rank begins as."""
 
     matrix: Callable[[int], Tensor]
     uniforms: Callable[[int, int | None], Tensor]
+    chosen: Callable[[int, int], list[int]]
     drawn: Callable[[int, float], bool]
     head_start: Callable[[float], float]
     shares: list[tuple[int, int]]
@@ -85,8 +105,9 @@ def simulate(
 ) -> list[list[list[Tensor]]]:
     """The weights by worker, step and parameter. `given(number)` is what is injected for a parameter."""
     made: list[list[list[Tensor]]] = [[[] for _ in range(STEPS)] for _ in range(workers)]
-    for number in range(len(SHAPES)):
-        team = [Worker(rank, number, getattr(reference, "MOMENTUM", MOMENTUM)) for rank in range(workers)]
+    of = setup(reference)
+    for number in range(len(of.shapes)):
+        team = [Worker(rank, number, of) for rank in range(workers)]
         running = reference.rule(team, given(number), **settings)
         for step in range(STEPS):
             for worker in team:

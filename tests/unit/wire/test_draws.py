@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relaxc.wire.dither import chosen, parameter_keys, shared_key
 from relaxc.wire.draws import bits, geometric, head_start, permutation
 
 
@@ -73,3 +74,14 @@ def test_head_starts_are_spread_evenly(total, period):
 def test_head_starts_of_four_in_a_hundred():
     assert [head_start(n, 4, 100) for n in range(4)] == [0, 25, 50, 75]
     assert [head_start(n, 4, p) for n, p in ((3, 2.5), (3, 0.5), (3, float("inf")), (3, float("nan")))] == [1, 0, 0, 0]
+
+
+def test_all_elements_of_a_block_are_chosen_alike():
+    """20000 iterations, in a whole block of ten and in a short last one of seven, within 5 standard deviations."""
+    iterations, block = 20_000, 10
+    counts: Counter[int] = Counter()
+    for t in range(iterations):
+        keys = parameter_keys(shared_key(5, t), 3)
+        counts.update(first + chosen(keys, first // block, block) for first in (0, block))
+    expected = iterations / block
+    assert all(abs(counts[place] - expected) < 5 * (expected * (1 - 1 / block)) ** 0.5 for place in range(17))
