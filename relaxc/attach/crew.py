@@ -30,6 +30,10 @@ class Crew:
         self._deaths = 0
         self._met = 0
         self._beaten = self._looked = 0.0
+        self.steps = 0
+        """Of this worker's training; others see it with a heartbeat."""
+
+        self._told_steps = 0
         self._heard: dict[int, tuple[int, float]] = {}
         """By rank its last count of heartbeats, and when that was first seen."""
 
@@ -42,6 +46,12 @@ class Crew:
         if now - self._beaten >= BEAT:
             self._beaten = now
             self._store.add(f"alive/{self.rank}", 1)
+            steps = self.steps
+            self._store.add(f"steps/{self.rank}", steps - self._told_steps)
+            self._told_steps = steps
+
+    def steps_of(self, rank: int) -> int:
+        return int(self._store.add(f"steps/{rank}", 0))
 
     def look(self) -> bool:
         """Whether there are dead that this worker has not known of."""
@@ -123,13 +133,41 @@ def given_up(rank: int) -> ExchangeError:
     )  # fmt: skip
 
 
+class Patience:
+    """How long one waits for those that live: as long as they train, and `crew.timeout` seconds more."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew, self._looked = crew, time.monotonic()
+        self._seen: dict[int, tuple[int, float]] = {}
+        """By rank its steps, and since when it has no more."""
+
+    def look(self, missing: Iterable[int]) -> None:
+        """Raise ExchangeError (RX0629) where one of `missing` does nothing any more."""
+        now = time.monotonic()
+        if now - self._looked < BEAT:
+            return
+        self._looked = now
+        for rank in missing:
+            steps, since = self._crew.steps_of(rank), now
+            if rank in self._seen and self._seen[rank][0] == steps:
+                since = self._seen[rank][1]
+            self._seen[rank] = steps, since
+            if now - since > self._crew.timeout:
+                raise ExchangeError(
+                    "RX0629", f"rank {self._crew.rank}: rank {rank} lives, but for {self._crew.timeout:g} s it has "
+                    "neither trained nor come to where all meet",
+                    "call consensus(), state_dict(), detach() and the like on all workers, as often on each",
+                )  # fmt: skip
+
+
 def meet(crew: Crew, step: Callable[[Callable[[], Any]], Any], waited: Callable[[], None]) -> tuple[int, ...]:
     """Wait until all that live have called this as often. Returns who they are. `step` carries out calls of the crew;
     `waited` is called now and then."""
     place = step(crew.here)
-    missing = list(range(crew.workers))
+    missing, patience = list(range(crew.workers)), Patience(crew)
     while missing := step(lambda: crew.absent(place, missing)):
         waited()
+        step(lambda: patience.look(missing))
         time.sleep(LOOK_EVERY)
     found: tuple[int, ...] = step(lambda: crew.agreed(place))
     return found

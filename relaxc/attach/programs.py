@@ -103,6 +103,10 @@ class Programs:
             if tensor.grad is not None:
                 tensor.grad.mul_(self._scale)
 
+    def stepped(self) -> None:
+        if self.asynchrony is not None:
+            self.asynchrony.matchmaker.crew.steps += 1
+
     def before(self, clock: Clock) -> None:
         self._name(clock)
         clock.before()

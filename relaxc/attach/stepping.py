@@ -73,6 +73,7 @@ class ProgramStep:
         self.give_back()
         with torch.no_grad():
             self._clock.after()
+        self._programs.stepped()
 
 
 def _closed(closure: Callable[[], Any]) -> Callable[[], Any]:

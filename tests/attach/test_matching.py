@@ -199,6 +199,28 @@ def test_those_that_live_meet_and_agree_who_they_are(stores) -> None:
             meet(late.crew, late.step, lambda: None)
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_one_waits_for_those_that_train_and_not_for_ever_for_others(stores, trains: bool) -> None:
+    """Three times the timeout and more, for one that trains."""
+    with Team(stores(2), timeout=2.0) as team:
+        waiting, other = team.makers
+
+        def train() -> None:
+            for _ in range(80):
+                other.crew.steps += 1
+                time.sleep(0.1)
+            meet(other.crew, other.step, lambda: None)
+
+        thread = threading.Thread(target=train if trains else lambda: None)
+        thread.start()
+        if trains:
+            assert meet(waiting.crew, waiting.step, lambda: None) == (0, 1)
+        else:
+            with pytest.raises(Exception, match="RX0629: rank 0: rank 1 lives"):
+                meet(waiting.crew, waiting.step, lambda: None)
+        thread.join(20)
+
+
 def test_a_lost_store_ends_the_thread_and_says_so() -> None:
     limit = dt.timedelta(seconds=5)
     host = dist.TCPStore("127.0.0.1", 0, None, True, limit, wait_for_workers=False)

@@ -106,7 +106,16 @@ def test_no_reference_imports_relaxc() -> None:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             roots = {name.split(".")[0] for name in names}
-            assert roots <= {"__future__", "collections", "dataclasses", "math", "typing", "torch", "numpy", "references"}, path
+            assert roots <= {
+                "__future__",
+                "collections",
+                "dataclasses",
+                "math",
+                "typing",
+                "torch",
+                "numpy",
+                "references",
+            }, path
 
 
 # --- that the tolerance separates a rule from its neighbours
