@@ -33,7 +33,7 @@ OWN = {
     "demo": Settings("relax gradients for ndim < 2\nrelax with demo { side = 16, keep = 8 }", SIGNS, 0.0),
     "dgc": Settings("relax gradients for ndim < 2\nrelax with dgc { epoch = 50 }", 0.2, 0.0),
     "random_k": Settings(
-        "relax gradients for ndim < 2\nrelax gradients { compress = randomk(10%), feedback = worker }"
+        "relax gradients for ndim < 2\nrelax gradients { compress = randomk(10%), feedback = worker }", 0.02
     ),
     "easgd": Settings("relax with easgd { period = 2 }"),
 }

@@ -18,7 +18,7 @@ PLAIN = [Topology(name) for name, kind in TOPOLOGIES.items() if name not in ("ed
 CHAIN_OF_FOUR = Topology("edges", ((0, 1), (1, 2), (2, 3)))
 EVERY = [
     *PLAIN,
-    *(Topology(w, (t,)) for w in ("lazy", "shuffled") for t in PLAIN),
+    *(Topology(w, (t,)) for w in ("lazy", "shuffled", "ready_pairs") for t in PLAIN),
     Topology("lazy", (CHAIN_OF_FOUR,)),
     *(Topology("hierarchy", (t, 2)) for t in PLAIN),
     Topology("edges", ((0, 1, 0.5), (1, 2, 0.25))),
