@@ -54,6 +54,9 @@ class Lane:
         self._late = {name for fragment in program.fragments for name in fragment.late}
         self._complete: dict[tuple[bool, ...], str] = {}
         self._jobs: OrderedDict[Any, Any] = OrderedDict()
+        self._rested = (-1, -1)
+        """Of the launch that waited last for somebody at rest its number, and how often all had met then: until they
+        meet again nothing comes of it, and asking in each iteration would take its time."""
 
     # --- for control, in each iteration
 
@@ -294,6 +297,8 @@ class Lane:
     def _wait(self, flight: Flight) -> None:
         """Not for those that are at rest, in consensus() or at the end of their loop: they launch nothing any more."""
         maker, begun = self.matchmaker, time.monotonic()
+        if flight.stage is Stage.OFFERED and self._rested == (flight.number, maker.crew.met):
+            return
         crew, neighbours = self._who(flight.number)
         others = [r for r in crew or neighbours if r != self._partners[0].rank]
         asked = begun
@@ -304,6 +309,7 @@ class Lane:
             if flight.stage is Stage.OFFERED and now - asked > ASK_EVERY:
                 asked = now
                 if maker.step(lambda: maker.crew.rests(others)):
+                    self._rested = (flight.number, maker.crew.met)
                     return
             if now - begun > maker.crew.timeout:
                 raise ExchangeError(

@@ -148,6 +148,21 @@ def test_the_age_of_what_lands_is_bounded(pool: Pool, most: int) -> None:
     assert min(stats["staleness"] for _, stats in found) <= most
 
 
+def left_behind(rank: int, workers: int) -> float:
+    """The seconds of 100 iterations whose launch waits for one that is through."""
+    weights, optimizer, relaxed = start(rank, "relax weights { topology = random_pairs, delay = async(max = 1) }")
+    begun = time.monotonic()
+    for _ in range(100 if rank else 1):
+        step(weights, optimizer, rank)
+    seconds = time.monotonic() - begun
+    relaxed.detach()
+    return seconds
+
+
+def test_who_is_through_is_waited_for_once(pool: Pool) -> None:
+    assert pool.run(left_behind, 2)[1] < 2.5
+
+
 def interrupted(rank: int, workers: int, spec: str, folder: str) -> Any:
     """Train, save, train on; then a second plan goes on from what was saved."""
     import torch
