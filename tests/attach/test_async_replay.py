@@ -25,6 +25,7 @@ CODED = "let code = encode(weight, minmax(4, block = 64, rounding = stochastic))
 SPECS = {
     "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
     "pairs": "relax weights { topology = random_pairs, delay = async }",
+    "pairs, bounded": "relax weights { topology = random_pairs, delay = async(max = 2) }",
     "ring, every 3": "relax weights { topology = ring, every = 3, delay = async }",
     "codes": f"""algorithm coded() {{
       step
@@ -67,8 +68,8 @@ def gradient(worker: int, iteration: int, p: Parameter) -> np.ndarray[Any, Any]:
     return drawn.astype(np.float64 if p.dtype == "f64" else np.float32)
 
 
-def train(rank: int, workers: int, spec: str, path: str) -> list[list[Any]]:
-    """The weights after each iteration, by parameter."""
+def train(rank: int, workers: int, spec: str, path: str) -> tuple[list[list[Any]], int]:
+    """The weights after each iteration, by parameter, and how often something landed."""
     import torch
 
     import relaxc
@@ -89,9 +90,9 @@ def train(rank: int, workers: int, spec: str, path: str) -> list[list[Any]]:
             relaxed.complete()
             seen.append([t.detach().numpy().ravel().copy() for t in tensors])
             time.sleep(0.006 * draw.random())
-        assert relaxed.stats()["landed"] >= 1 or workers == 1
+        landed = relaxed.stats()["landed"]
         relaxed.detach()
-    return seen
+    return seen, landed
 
 
 class Sgd:
@@ -115,7 +116,9 @@ class Sgd:
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize("name", SPECS)
 def test_the_interpreter_goes_the_same_way(pool: Pool, name: str, workers: int, tmp_path: Path) -> None:
-    found = pool.run(train, workers, SPECS[name], str(tmp_path))
+    answers = pool.run(train, workers, SPECS[name], str(tmp_path))
+    found, landed = zip(*answers, strict=True)
+    assert sum(landed) >= 1  # one that is through before the others begin may have met nobody
     program = pipeline.to_program(pipeline.to_spec(Source("spec", SPECS[name]), {}))
     wanted = replay(
         program, PARAMETERS, workers, SEED, [first_weight(p) for p in PARAMETERS], Sgd,
