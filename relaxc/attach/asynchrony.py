@@ -28,6 +28,11 @@ class Asynchrony:
         for lane in self.lanes:
             lane.note = self._note
 
+    def in_step(self, whether: bool) -> None:
+        """Whether something else is exchanged that all wait for."""
+        for lane in self.lanes:
+            lane.in_step = whether
+
     def start(self) -> None:
         self.matchmaker.start()
 

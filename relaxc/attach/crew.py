@@ -21,14 +21,15 @@ LOOK_EVERY = 0.005
 
 
 class Crew:
-    """Calls of one thread at a time, which the matchmaker sees to. `dead` are those that this worker knows of."""
+    """Calls of one thread at a time, which the matchmaker sees to. `dead` are those that this worker knows of, `met` is
+    how often it has come to where all meet."""
 
     def __init__(self, store: Any, rank: int, workers: int, timeout: float) -> None:
         self.rank, self.workers, self.timeout = rank, workers, timeout
         self.dead: set[int] = set()
         self._store = store
         self._deaths = 0
-        self._met = 0
+        self.met = 0
         self._beaten = self._looked = 0.0
         self.steps = 0
         """Of this worker's training; others see it with a heartbeat."""
@@ -101,13 +102,13 @@ class Crew:
 
     def here(self) -> int:
         """Say that this worker is at the next place to meet, and which it is."""
-        self._met += 1
-        self._store.set(f"here/{self._met}/{self.rank}", "1")
-        return self._met
+        self.met += 1
+        self._store.set(f"here/{self.met}/{self.rank}", "1")
+        return self.met
 
     def rests(self, of: Iterable[int]) -> bool:
         """Whether one of `of` is where all will meet next, so that it launches nothing."""
-        return any(self._store.check([f"here/{self._met + 1}/{r}"]) for r in of if r not in self.dead)
+        return any(self._store.check([f"here/{self.met + 1}/{r}"]) for r in of if r not in self.dead)
 
     def absent(self, place: int, of: Iterable[int]) -> list[int]:
         """Those of `of` that live and have not come to `place`."""

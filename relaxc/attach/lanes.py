@@ -54,6 +54,11 @@ class Lane:
         self._late = {name for fragment in program.fragments for name in fragment.late}
         self._complete: dict[tuple[bool, ...], str] = {}
         self._jobs: OrderedDict[Any, Any] = OrderedDict()
+        self.in_step = False
+        """Whether all workers are in the same iteration, since something else is exchanged that all wait for."""
+        self._rested = (-1, -1)
+        """Of the launch that waited last for somebody at rest its number, and how often all had met then: until they
+        meet again nothing comes of it, and asking in each iteration would take its time."""
 
     # --- for control, in each iteration
 
@@ -292,8 +297,14 @@ class Lane:
             time.sleep(0.001)
 
     def _wait(self, flight: Flight) -> None:
-        """Not for those that are at rest, in consensus() or at the end of their loop: they launch nothing any more."""
+        """Not for those that are at rest, in consensus() or at the end of their loop: they launch nothing any more.
+        Nor, where all are in step, for a launch that is still to come: it may stand behind an exchange that waits for
+        this worker."""
         maker, begun = self.matchmaker, time.monotonic()
+        if flight.stage is Stage.OFFERED and self._rested == (flight.number, maker.crew.met):
+            return
+        if flight.stage is Stage.OFFERED and self.in_step and not self._all_launched(flight):
+            return
         crew, neighbours = self._who(flight.number)
         others = [r for r in crew or neighbours if r != self._partners[0].rank]
         asked = begun
@@ -304,6 +315,7 @@ class Lane:
             if flight.stage is Stage.OFFERED and now - asked > ASK_EVERY:
                 asked = now
                 if maker.step(lambda: maker.crew.rests(others)):
+                    self._rested = (flight.number, maker.crew.met)
                     return
             if now - begun > maker.crew.timeout:
                 raise ExchangeError(
@@ -311,6 +323,11 @@ class Lane:
                     f"for rank {', '.join(map(str, others))} until the timeout, and may not become older", RESTART,
                 )  # fmt: skip
             time.sleep(0.001)
+
+    def _all_launched(self, flight: Flight) -> bool:
+        crew, neighbours = self._who(flight.number)
+        offer = Offer(self.name, flight.number, lambda _match: None, crew, neighbours)
+        return bool(self.matchmaker.step(lambda: self.matchmaker.all_launched(offer)))
 
     def look(self) -> None:
         """Raise what ends the run: the loss of the store, or of this worker's place among the others."""

@@ -121,6 +121,11 @@ class Matchmaker:
             self._told.clear()
             self._generation += 1
 
+    def all_launched(self, offer: Offer) -> bool:
+        """Whether those that a launch is for have launched theirs; false where any neighbour will do."""
+        others = [r for r in offer.crew or () if r != self._rank and r not in self.crew.dead]
+        return offer.crew is not None and all(self._launched(offer.place, r) > offer.number for r in others)
+
     def step(self, call: Callable[[], Any]) -> Any:
         """Something that the crew does."""
         with self._lock:

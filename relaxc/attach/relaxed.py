@@ -61,6 +61,8 @@ class Relaxed:
         native = any(body.gradient is not None for body in attached.manifest.bodies)
         equal = attached.governed("replicated")
         self._join = Join(attached.groups, attached.read.tensors, equal, attached.programs, native)
+        if attached.programs is not None and attached.programs.asynchrony is not None:
+            attached.programs.asynchrony.in_step(native or attached.programs.waits)
         self._removable: list[Any] = []
         if scaler is not None:
             self._engine.set_loss_scale(scaler.get_scale)

@@ -12,7 +12,7 @@ from relaxc.language.names import parts
 from relaxc.language.reading import Reader
 from relaxc.language.report import Report
 from relaxc.language.sites import Site, roles, sites
-from relaxc.language.spec import Argument, Period, Use
+from relaxc.language.spec import Argument, Async, Period, Use
 from relaxc.language.values import ARITHMETIC, numeric
 from relaxc.language.words import clipped
 
@@ -57,13 +57,20 @@ def _number(name: syntax.Name, reader: Reader, report: Report) -> None:
         value = reader.constants[name.name]
         if value is not None and numeric(value) is None:
             _no_number(name, clipped(format.expression(value)), report)
+    elif argument is not None and isinstance(argument.value, Async):
+        _no_number(
+            name,
+            _shown(argument),
+            report,
+            "what is computed with is a number of iterations; async is for a plain delay",
+        )
     elif argument is not None:
         _no_number(name, _shown(argument), report)
 
 
-def _no_number(name: syntax.Name, shown: str, report: Report) -> None:
+def _no_number(name: syntax.Name, shown: str, report: Report, help_: str | None = None) -> None:
     message = f"`{name.name}` is {shown}, which is not a number"
-    report.error("RX0209", message, name.span, "can't be computed with")
+    report.error("RX0209", message, name.span, "can't be computed with", help_)
 
 
 def _shown(argument: Argument) -> str:

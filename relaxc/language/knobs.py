@@ -45,7 +45,9 @@ def _weights(clauses: Clauses, names: Names) -> str:
             return "weights_async"
         return "weights_late" if _late(clauses, names) else "weights"
     use = Reader(names, {}, Report()).codec(clause.value)
-    return "weights_near" if use is not None and decodes_near(use) else "weights_compressed"
+    if use is None or not decodes_near(use):
+        return "weights_compressed"
+    return "weights_near_async" if isinstance(_delay(clauses, names), Async) else "weights_near"
 
 
 def _is_none(e: syntax.Name, names: Names) -> bool:
@@ -54,12 +56,14 @@ def _is_none(e: syntax.Name, names: Names) -> bool:
 
 
 def _late(clauses: Clauses, names: Names) -> bool:
-    return bool(_delay(clauses, names))
+    """A delay with a mistake is one, too: the form that has it reports it."""
+    return _delay(clauses, names) != 0
 
 
 def _delay(clauses: Clauses, names: Names) -> int | Async | None:
+    """None after a mistake."""
     clause = clauses.get("late")
-    return None if clause is None else Reader(names, {}, Report()).delay(clause.value)
+    return 0 if clause is None else Reader(names, {}, Report()).delay(clause.value)
 
 
 def _updates(clauses: Clauses, names: Names) -> str:

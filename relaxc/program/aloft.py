@@ -14,6 +14,7 @@ from relaxc.program.flights import (
     ARRIVES,
     DROP,
     LAND,
+    WAIT,
     Aloft,
     Arrivals,
     Awaited,
@@ -82,7 +83,7 @@ class Asynchronous:
         if outcome == DROP:
             del scope.store.aloft[after.block, worker]
             return False
-        return outcome == LAND or bool(after.most and now - flight.since >= after.most)
+        return outcome == LAND or (outcome == WAIT and bool(after.most) and now - flight.since >= after.most)
 
     def _peers(self, flight: Flight) -> Peers | None:
         return self.arrivals.peers(flight) if flight.neighbours else None

@@ -20,7 +20,7 @@ from relaxc.wire.routes import WEIGHTED
 
 ARRIVES = "arrives."
 """`arrives.P` stands for what the exchange of place P brings."""
-LAND, DROP, WAIT = "land", "drop", ""
+LAND, DROP, WAIT, STAY = "land", "drop", "", "stay"
 
 Peers = tuple[tuple[int, int], ...]
 """(rank, its round) of those that an exchange is with, this worker not among them."""
@@ -45,8 +45,8 @@ class Arrivals(Protocol):
         """A worker has launched."""
 
     def outcome(self, flight: Flight, iteration: int, there: bool) -> str:
-        """Asked once in each iteration in which a launch is under way: LAND, DROP or WAIT. `there` tells whether all
-        that it is with have launched."""
+        """Asked once in each iteration in which a launch is under way: LAND, DROP or WAIT; STAY where it waits longer
+        than it may, for somebody who is at rest. `there` tells whether all that it is with have launched."""
 
     def peers(self, flight: Flight) -> Peers | None:
         """Whom a launch with `neighbours` has met; None while it waits."""

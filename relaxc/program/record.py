@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from relaxc.program.flights import DROP, LAND, WAIT, Flight, Peers, Post
+from relaxc.program.flights import DROP, LAND, STAY, Flight, Peers, Post
 from relaxc.program.functions import Array
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import Program
@@ -69,7 +69,7 @@ class Record:
     def outcome(self, flight: Flight, iteration: int, there: bool) -> str:
         ended = self._ended.get(self._key(flight))
         if ended is None or ended.t != iteration:
-            return WAIT
+            return STAY
         return {"land": LAND, "drop": DROP}[ended.event]
 
     def peers(self, flight: Flight) -> Peers | None:

@@ -148,6 +148,60 @@ def test_the_age_of_what_lands_is_bounded(pool: Pool, most: int) -> None:
     assert min(stats["staleness"] for _, stats in found) <= most
 
 
+def left_behind(rank: int, workers: int) -> float:
+    """The seconds of 100 iterations whose launch waits for one that is through."""
+    weights, optimizer, relaxed = start(rank, "relax weights { topology = random_pairs, delay = async(max = 1) }")
+    begun = time.monotonic()
+    for _ in range(100 if rank else 1):
+        step(weights, optimizer, rank)
+    seconds = time.monotonic() - begun
+    relaxed.detach()
+    return seconds
+
+
+def test_who_is_through_is_waited_for_once(pool: Pool) -> None:
+    assert pool.run(left_behind, 2)[1] < 2.5
+
+
+IN_STEP = """algorithm both() {
+  step
+  weight = mix(weight, ring)
+  every 2 {
+    let own = weight
+    let mixed = mix(weight, ring)
+    after async(max = 2) { weight += mixed - own }
+  }
+}
+relax with both"""
+
+
+def lands_late(rank: int, workers: int) -> int:
+    """What comes to rank 1 takes two iterations, and so its next launch two more than rank 0's."""
+    from relaxc.attach.lanes import Lane
+
+    weights, optimizer, relaxed = start(rank, IN_STEP)
+    (lane,) = relaxed._programs.asynchrony.lanes
+
+    def lands(t: int, most: int) -> bool:
+        young = lane.flight is not None and t - lane.flight.t < 2
+        lane.landing = None
+        return False if young else Lane.lands(lane, t, most)
+
+    if rank == 1:
+        lane.lands = lands
+    for _ in range(16):
+        weights.state_dict()  # the launch is offered
+        time.sleep(0.05)
+        step(weights, optimizer, rank)
+    landed = relaxed.stats()["landed"]
+    relaxed.detach()
+    return landed
+
+
+def test_a_launch_behind_an_exchange_of_all_is_not_waited_for(pool: Pool) -> None:
+    assert min(pool.run(lands_late, 2)) >= 2
+
+
 def interrupted(rank: int, workers: int, spec: str, folder: str) -> Any:
     """Train, save, train on; then a second plan goes on from what was saved."""
     import torch

@@ -20,13 +20,12 @@ from relaxc.wire.parameters import Parameter
 SHAPES = {"a": ((40, 30), "f32"), "b": ((7,), "f32"), "c": ((5, 120), "f64")}
 PARAMETERS = [Parameter(n, name, shape, dtype) for n, (name, (shape, dtype)) in enumerate(SHAPES.items())]
 RATE, ITERATIONS = 0.1, (25, 40, 32, 28)
-PATIENCE = 1000
-"""Iterations more, on a busy machine, until something has landed."""
 
 CODED = "let code = encode(weight, minmax(4, block = 64, rounding = stochastic))"
 SPECS = {
     "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
     "pairs": "relax weights { topology = random_pairs, delay = async }",
+    "pairs, bounded": "relax weights { topology = random_pairs, delay = async(max = 2) }",
     "ring, every 3": "relax weights { topology = ring, every = 3, delay = async }",
     "codes": f"""algorithm coded() {{
       step
@@ -69,8 +68,8 @@ def gradient(worker: int, iteration: int, p: Parameter) -> np.ndarray[Any, Any]:
     return drawn.astype(np.float64 if p.dtype == "f64" else np.float32)
 
 
-def train(rank: int, workers: int, spec: str, path: str) -> list[list[Any]]:
-    """The weights after each iteration, by parameter."""
+def train(rank: int, workers: int, spec: str, path: str) -> tuple[list[list[Any]], int]:
+    """The weights after each iteration, by parameter, and how often something landed."""
     import torch
 
     import relaxc
@@ -83,9 +82,7 @@ def train(rank: int, workers: int, spec: str, path: str) -> list[list[Any]]:
     draw, seen = random.Random(rank), []
     tensors = [model[p.name] for p in PARAMETERS]
     with relaxed.record(path):
-        for iteration in range(ITERATIONS[rank] + PATIENCE):
-            if iteration >= ITERATIONS[rank] and relaxed.stats()["landed"]:
-                break
+        for iteration in range(ITERATIONS[rank]):
             made = [torch.from_numpy(gradient(rank, iteration, p)).reshape(p.shape) for p in PARAMETERS]
             optimizer.zero_grad()
             torch.autograd.backward(tensors, made)
@@ -95,8 +92,7 @@ def train(rank: int, workers: int, spec: str, path: str) -> list[list[Any]]:
             time.sleep(0.006 * draw.random())
         landed = relaxed.stats()["landed"]
         relaxed.detach()
-    assert landed >= 1
-    return seen
+    return seen, landed
 
 
 class Sgd:
@@ -120,16 +116,18 @@ class Sgd:
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize("name", SPECS)
 def test_the_interpreter_goes_the_same_way(pool: Pool, name: str, workers: int, tmp_path: Path) -> None:
-    found = pool.run(train, workers, SPECS[name], str(tmp_path))
+    answers = pool.run(train, workers, SPECS[name], str(tmp_path))
+    found, landed = zip(*answers, strict=True)
+    assert sum(landed) >= 1  # one that is through before the others begin may have met nobody
     program = pipeline.to_program(pipeline.to_spec(Source("spec", SPECS[name]), {}))
     wanted = replay(
         program, PARAMETERS, workers, SEED, [first_weight(p) for p in PARAMETERS], Sgd,
         read_record(tmp_path, workers),
         lambda worker, iteration, _weights: [gradient(worker, iteration, p) for p in PARAMETERS],
-        [len(weights) for weights in found],
+        ITERATIONS[:workers],
     )  # fmt: skip
     for worker in range(workers):
-        for iteration in range(len(found[worker])):
+        for iteration in range(ITERATIONS[worker]):
             for p in PARAMETERS:
                 one, other = found[worker][iteration][p.number], wanted[worker][iteration][p.number]
                 assert np.array_equal(one, other), f"worker {worker}, {p.name} after iteration {iteration}"

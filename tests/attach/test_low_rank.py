@@ -157,6 +157,38 @@ def test_a_worker_that_is_not_finite_once_breaks_nothing_for_ever(pool: Pool) ->
     assert pool.run(broken_once, 3) == [[True, False, True, True, True]] * 3
 
 
+# --- workers that are not at the same place of the loop
+
+WEIGHTS = """
+algorithm l { step  every 2 { let m = mix(weight, ring)  weight = (m + mean(weight, compress = lowrank(2))) / 2 } }
+relax with l
+"""
+
+
+def one_asks(rank: int, workers: int) -> list[Any]:
+    """Between steps rank 0 alone looks at weights, and the others wait for it; then rank 0 has no more batches."""
+    import loops
+    import torch
+    import torch.distributed as dist
+
+    model = loops.mlp()
+    optimizer = loops.sgd(model)
+    relaxed = loops.plan(WEIGHTS).attach(model, optimizer, timeout=8)
+    with relaxed.join():
+        for t in range(4 + 3 * rank):
+            loops.step(model, optimizer, rank, t)
+            if t < 4 and rank == 0:
+                model.state_dict()
+            if t < 4:
+                dist.barrier()
+    relaxed.detach()
+    return [bool(torch.isfinite(w).all()) for w in loops.weights(model)]
+
+
+def test_weights_are_there_for_one_that_asks_alone(pool: Pool) -> None:
+    assert all(all(finite) for finite in pool.run(one_asks, 2))
+
+
 # --- checkpoints
 
 

@@ -17,6 +17,7 @@ from relaxc.program.settling import lost_for_good, lowest
 from relaxc.topology.kinds import changes, directed, pattern, refusal, rows
 from relaxc.topology.spectrum import AT, SURELY
 from relaxc.topology.topology import Topology
+from relaxc.wire.routes import route_of
 
 
 def check_among(program: Program, counts: Sequence[int]) -> tuple[Diagnostic, ...]:
@@ -28,6 +29,7 @@ def check_among(program: Program, counts: Sequence[int]) -> tuple[Diagnostic, ..
         topologies = dict.fromkeys(e.topology for e in judged.exchanges() if e.topology is not None)
         for workers in dict.fromkeys(counts):
             _alone(judged, workers, report)
+            _machines(judged, workers, report)
             for topology in topologies:
                 _topology(judged, topology, workers, report)
     return report.finish()
@@ -38,6 +40,15 @@ def _alone(judged: Judged, workers: int, report: Report) -> None:
     if workers == 1 and first is not None:
         report.warn("RX0379", "one worker has nobody to exchange with", place(first),
                     "it trains as without relaxc", "start two workers or more")  # fmt: skip
+
+
+def _machines(judged: Judged, workers: int, report: Report) -> None:
+    """Routes that take workers in whole machines."""
+    for exchange in judged.exchanges():
+        why = route_of(exchange.route).refusal(workers) if exchange.route else None
+        if why is not None:
+            report.error("RX0376", f"no {exchange.route} of {workers} workers", place(exchange), why,
+                         "start another number of workers, or leave `inner` to the launcher")  # fmt: skip
 
 
 def _topology(judged: Judged, topology: Topology, workers: int, report: Report) -> None:

@@ -38,6 +38,7 @@ def check_asynchronous(judged: Judged, report: Report) -> None:
     launched = launched_of(judged.body.statements)
     for after in asyncs(judged.body.statements):
         _its_own(after, report)
+        _sends(judged, after, report)
         _launch(judged, after, launched, report)
     for statement in judged.statements:
         for value in values(statement):
@@ -71,6 +72,13 @@ def _its_own(after: After, report: Report) -> None:
 
 
 # --- the launch
+
+
+def _sends(judged: Judged, after: After, report: Report) -> None:
+    inside = (e for s in flattened(after.body) for value in values(s) for e in within(value))
+    if not any(isinstance(e, Exchange) for e in (*read_of_the_launch(after, judged.lets), *inside)):
+        report.error("RX0350", "an `after async` that nothing arrives for", place(after), "it reads no exchange",
+                     "read the `let` of a mean or a mix in it, or run it in every iteration")  # fmt: skip
 
 
 def _launch(judged: Judged, after: After, launched: Launched, report: Report) -> None:

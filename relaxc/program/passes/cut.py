@@ -313,11 +313,17 @@ class _Cutter:
         return not waits and not any(v.startswith("coded.") or v in self.line.norms for v in made)
 
     def wait(self, mark: Mark) -> None:
-        """The first wait behind the optimiser begins the tail."""
-        if self.applies and not self.tail:
+        """The first wait behind the optimiser begins the tail. One of low rank takes all workers at once, and only in
+        their steps are they known to be at the same place: the tail is when each of them needs weights."""
+        if self.applies and not self.tail and not self.together():
             self.done.append(Mark("tail"))
             self.tail = True
         self.done.append(mark)
+
+    def together(self) -> bool:
+        """Whether some exchange of low rank has yet to be waited for."""
+        sent = {event.number for event in self.events if isinstance(event, Leaves)}
+        return any(self.transfers[number].exchange.rank for number in sent - self.finished)
 
     def finish_all(self) -> None:
         """What nobody has read is waited for all the same."""

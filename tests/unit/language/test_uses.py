@@ -61,6 +61,10 @@ def test_a_param_chooses_the_form_too() -> None:
     assert use("param c = none relax weights { compress = c }").definition.name == "weights"
     assert use("param c = 1bit relax weights { compress = c }").definition.name == "weights_compressed"
     assert use("param k = 3 relax updates { delay = k }").definition.name == "updates_late"
+    assert use("param k = 0 relax updates { delay = k }").definition.name == "updates"
+    assert (
+        use("param c = modulo(8) relax weights { compress = c, delay = async }").definition.name == "weights_near_async"
+    )
 
 
 def test_a_codec_of_the_file_chooses_the_form() -> None:
@@ -86,6 +90,11 @@ def test_knobs_of_updates() -> None:
         "late": "5", "period": "staggered 100", "compress": "None", "feedback": "auto", "route": "ring", "rate": "0.5",
         "momentum": "0.8",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("delay", ["0", "2", "async"])
+def test_each_form_of_updates_leaves_the_route_to_the_codec(delay: str) -> None:
+    assert shown(use(f"relax updates {{ delay = {delay}, compress = topk(1%) }}"))["route"] == "auto"
 
 
 @pytest.mark.parametrize("path", ["gradients", "weights", "weights_compressed", "weights_near", "updates",

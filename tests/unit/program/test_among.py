@@ -74,6 +74,12 @@ def test_d2_on_rings() -> None:
     assert found.help == "use lazy(ring), or move by a smaller factor"
 
 
+def test_machines_are_whole() -> None:
+    given = "relax gradients { route = hierarchy(inner = 3), compress = 8bit }"
+    assert said(given, 4) == said("relax updates { route = hierarchy(inner = 3) }", 4) == ["error RX0376"]
+    assert said(given, 3, 6) == said("relax gradients { route = hierarchy }", 3, 4, 5) == []
+
+
 def test_two_workers_who_swap(tmp_path: Path) -> None:
     """Bipartite and without weights of their own: -1 is an eigenvalue."""
     (tmp_path / "swap.txt").write_text("0 1 1.0\n")
