@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from relaxc.manifest import CodecPlan, ExchangePlan
 from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
+from relaxc.topology.kinds import most_heard
+from relaxc.topology.topology import from_plain
 from relaxc.wire.layout import Field, Layout, WireType
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
@@ -41,12 +43,19 @@ def phases_of(
     return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
 
 
+def heard_at_most(exchange: ExchangePlan, workers: int) -> int:
+    """From how many others a worker hears at once, where codes are gathered: at least 1, and the same for all."""
+    if exchange.kind not in NEIGHBOURLY:
+        return max(1, workers - 1)
+    return max(1, most_heard(from_plain(exchange.topology), workers))
+
+
 def cut_for(
-    exchange: ExchangePlan, members: Sequence[Parameter], workers: int, piece_bytes: int
+    exchange: ExchangePlan, members: Sequence[Parameter], workers: int, piece_bytes: int, arriving_bytes: int = 0
 ) -> tuple[tuple[Chunk, ...], ...]:
     """The pieces of an exchange with a codec, each as its chunks."""
     assert exchange.codec is not None
     layout = layout_of(exchange.codec)
     if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded, exchange.route):
-        return cut_whole(members, layout, piece_bytes)
+        return cut_whole(members, layout, max(piece_bytes, arriving_bytes // heard_at_most(exchange, workers)))
     return cut_pieces(members, layout, workers, piece_bytes)
