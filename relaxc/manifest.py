@@ -82,8 +82,8 @@ class TransferPlan(msgspec.Struct, frozen=True):
 
 class FragmentPlan(msgspec.Struct, frozen=True):
     """program/paths.Fragment as kernels, one per dtype. `numbers` are what the kernel is given, in order; `writes` its
-    targets. `late` are operands of the landing launch. `label` is what a profiler shows. `lends`: what it encodes is the
-    weight as it is, which stays so until its messages have landed, so they may be the weight's own memory."""
+    targets. `late` are operands of the landing launch. `label` is what a profiler shows. `lends`: what it encodes is
+    the weight as it is, which stays so until its messages have landed, so they may be the weight's own memory."""
 
     kernels: tuple[KernelPlan, ...]
     numbers: tuple[Number, ...]
@@ -178,8 +178,8 @@ class ParameterPlan(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
     names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
-    Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, but where codes are gathered
-    from few: there `arriving_bytes` bounds what one worker hears of a piece, if that leaves more."""
+    Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, `few_piece_bytes` where
+    codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is more."""
 
     format: int = FORMAT
     relaxc: str
@@ -193,7 +193,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     coded_bucket_bytes: int
     piece_bytes: int
     parameters: tuple[ParameterPlan, ...] | None = None
-    arriving_bytes: int = 0
+    few_piece_bytes: int = 0
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -35,8 +35,8 @@ Key = tuple[int, int, int]
 @dataclass(frozen=True)
 class Link:
     """One transfer of one site with these partners. `buffers` are by piece; `calls` hold what fragments were bound to
-    its messages. `low_rank` makes what is summed, for an exchange that has a rank. Of the pieces `lent` the own message is a
-    weight's memory."""
+    its messages. `low_rank` makes what is summed, for an exchange that has a rank. Of the pieces `lent` the own message
+    is a weight's memory."""
 
     schedule: TransferSchedule
     meeting: Meeting
@@ -61,9 +61,9 @@ class _Line:
 class Traffic:
     """All exchanges of one attach, in the order in which they are opened."""
 
-    def __init__(self, operations: Any, workers: int, rank: int, piece_bytes: int, arriving_bytes: int) -> None:
+    def __init__(self, operations: Any, workers: int, rank: int, piece_bytes: int, few_piece_bytes: int) -> None:
         self._operations, self._workers, self._rank, self._piece_bytes = operations, workers, rank, piece_bytes
-        self._arriving_bytes = arriving_bytes
+        self._few_piece_bytes = few_piece_bytes
         self._lines: dict[tuple[int, int], _Line] = {}
         self._tags: dict[tuple[int, int], int] = {}
         self._jobs: OrderedDict[Any, Any] = OrderedDict()
@@ -178,7 +178,7 @@ class Traffic:
         return schedule_transfer(
             transfer, site.members, site.number, self._workers, self._rank, self._piece_bytes,
             targets=meeting.targets, sources=meeting.sources, first_tag=tag,
-            arriving_bytes=self._arriving_bytes,
+            few_piece_bytes=self._few_piece_bytes,
         )  # fmt: skip
 
     def _make(self, site: Site, number: int, meeting: Meeting, copy: int) -> Link:

@@ -18,7 +18,7 @@ BEHIND_STEP = ("after", "tail")
 
 
 def lends(body: PathBody, number: int) -> bool:
-    """Whether the messages of fragment `number` may be the weight's own memory, wherever it is of the arithmetic type."""
+    """Whether the messages of fragment `number` may be the weight's memory, where that is of the arithmetic type."""
     fragment = body.fragments[number]
     return _sends_weight(body, fragment) and all(
         _lands_unchanged(body, list(_behind_step(path)), number) for path in body.paths if _computes(path, number)
