@@ -82,7 +82,8 @@ class TransferPlan(msgspec.Struct, frozen=True):
 
 class FragmentPlan(msgspec.Struct, frozen=True):
     """program/paths.Fragment as kernels, one per dtype. `numbers` are what the kernel is given, in order; `writes` its
-    targets. `late` are operands of the landing launch. `label` is what a profiler shows."""
+    targets. `late` are operands of the landing launch. `label` is what a profiler shows. `lends`: what it encodes is
+    the weight as it is, which stays so until its messages have landed, so they may be the weight's own memory."""
 
     kernels: tuple[KernelPlan, ...]
     numbers: tuple[Number, ...]
@@ -91,6 +92,7 @@ class FragmentPlan(msgspec.Struct, frozen=True):
     receives: int | None
     late: tuple[str, ...]
     label: str
+    lends: bool = False
 
 
 class OperationPlan(msgspec.Struct, frozen=True):
@@ -176,7 +178,8 @@ class ParameterPlan(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
     names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
-    Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece."""
+    Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, `few_piece_bytes` where
+    codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is more."""
 
     format: int = FORMAT
     relaxc: str
@@ -190,6 +193,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     coded_bucket_bytes: int
     piece_bytes: int
     parameters: tuple[ParameterPlan, ...] | None = None
+    few_piece_bytes: int = 0
 
 
 def encode(manifest: Manifest) -> bytes:

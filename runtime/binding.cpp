@@ -86,8 +86,11 @@ class Carrier {
                              std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output, uint64_t place,
                              bool owner) const {
     if (!library_) throw std::invalid_argument("a kernel is called and the plan has no library");
-    return std::make_shared<Call>(Call{worker_, library_, library_->kernel(symbol), label, std::move(segments),
-                                       std::move(inputs), output.value_or(at::Tensor()), place, owner});
+    relaxrt_kernel kernel = symbol.empty() ? nullptr : library_->kernel(symbol);
+    if (kernel == nullptr && (segments.size() != 1 || segments[0].operands.size() != 1 || !output))
+      throw std::invalid_argument("what lends its memory is one operand, in one segment, to one message");
+    return std::make_shared<Call>(Call{worker_, library_, kernel, label, std::move(segments), std::move(inputs),
+                                       output.value_or(at::Tensor()), place, owner});
   }
 
   void stop() {
@@ -239,11 +242,12 @@ void define_schedule(py::module_& module) {
       .def(py::init(&action), py::arg("kind"), py::arg("call") = py::none(), py::arg("buffer") = -1, py::arg("peer") = -1,
            py::arg("tag") = 0, py::arg("near") = std::vector<int>(), py::arg("block") = 0);
   py::class_<Piece>(module, "Piece")
-      .def(py::init([](int bucket, std::vector<at::Tensor> buffers, std::vector<Phase> phases, std::vector<at::Tensor> sums) {
-             return Piece{bucket, std::move(buffers), std::move(phases), std::move(sums)};
+      .def(py::init([](int bucket, std::vector<at::Tensor> buffers, std::vector<Phase> phases, std::vector<at::Tensor> sums,
+                       bool lent) {
+             return Piece{bucket, std::move(buffers), std::move(phases), std::move(sums), lent};
            }),
            py::arg("bucket"), py::arg("buffers") = std::vector<at::Tensor>(), py::arg("phases") = std::vector<Phase>(),
-           py::arg("sums") = std::vector<at::Tensor>());
+           py::arg("sums") = std::vector<at::Tensor>(), py::arg("lent") = false);
   py::class_<Job, std::shared_ptr<Job>>(module, "Job");
 }
 

@@ -61,7 +61,7 @@ struct Arguments {
 struct Call {
   Worker worker;
   std::shared_ptr<const Library> library;  // outlives the kernel
-  relaxrt_kernel kernel = nullptr;
+  relaxrt_kernel kernel = nullptr;         // null: the message is the memory of the one operand, nothing is copied
   std::string label;                       // what a profiler shows
   std::vector<Segment> segments;
   std::vector<at::Tensor> inputs;          // messages
@@ -72,6 +72,7 @@ struct Call {
   // Throws std::invalid_argument where weights and inputs differ in number, std::runtime_error where a parameter's data was
   // replaced by something of another size or order.
   void run(const Arguments& given) const;
+  void lend() const;
 };
 
 char* bytes_at(const at::Tensor& tensor, int64_t element);

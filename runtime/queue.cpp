@@ -26,7 +26,7 @@ uint64_t since(Clock::time_point start) {
 struct Queue::Running {
   Launch& launch;
   std::vector<size_t> next;                                    // per piece: the phase to come
-  std::vector<char> posted;                                    // per piece: its receives are posted
+  size_t posted = 0;                                           // pieces whose receives are posted
   std::vector<std::vector<std::unique_ptr<Transfer>>> arriving;  // per piece and buffer
   std::vector<std::unique_ptr<Transfer>> sums;                 // per piece: its all-reduce
   std::vector<std::vector<Again>> again;                       // per piece and buffer that tells of it
@@ -202,17 +202,22 @@ void Queue::run(Launch& launch) {
   const std::vector<Piece>& pieces = launch.pieces->pieces;
   Running running{launch};
   running.next.assign(pieces.size(), 0);
-  running.posted.assign(pieces.size(), 0);
   running.arriving.resize(pieces.size());
   running.sums.resize(pieces.size());
   running.again.resize(pieces.size());
   std::vector<int> unfinished(launch.pieces->buckets, 0);
-  for (const Piece& piece : pieces) ++unfinished[piece.bucket];
+  std::vector<char> lent(launch.pieces->buckets, 0);
+  for (const Piece& piece : pieces) {
+    ++unfinished[piece.bucket];
+    lent[piece.bucket] |= piece.lent;
+  }
   std::deque<size_t> coded, dense;  // started and not finished, oldest first
   std::optional<Clock::time_point> began;
   auto finish = [&](size_t piece) {
     int bucket = pieces[piece].bucket;
-    if (--unfinished[bucket] == 0 && launch.lands_early(bucket)) mark_landed(launch, bucket);
+    if (--unfinished[bucket] > 0) return;
+    if (lent[bucket]) finish_sends(running, bucket);
+    if (launch.lands_early(bucket)) mark_landed(launch, bucket);
   };
   auto advance = [&](std::deque<size_t>& started, size_t position) {
     size_t piece = started[position];
@@ -282,9 +287,7 @@ void Queue::step(Running& running, size_t index) {
   running.bucket = piece.bucket;
   if (piece.dense()) return reduce(running, index, phase == 0);
   if (phase == 0) {
-    // All receives first, one piece ahead: a message that finds its receive posted needs no round trip.
-    post(running, index);
-    if (index + 1 < pieces.size()) post(running, index + 1);
+    post_ahead(running, index);
     running.launch.starts(piece);
   }
   for (const Action& action : piece.phases[phase]) act(running, index, action);
@@ -298,9 +301,17 @@ void Queue::reduce(Running& running, size_t index, bool begin) {
     await(running, *running.sums[index], piece.bucket, -1);
 }
 
+// All receives first, of this bucket and of the next one: a message that finds its receive posted needs no round trip.
+void Queue::post_ahead(Running& running, size_t index) {
+  const std::vector<Piece>& pieces = running.launch.pieces->pieces;
+  size_t next = std::max(index, running.posted);
+  while (next < pieces.size() && pieces[next].bucket == pieces[index].bucket) ++next;
+  const size_t ahead = next;
+  while (next < pieces.size() && pieces[next].bucket == pieces[ahead].bucket) ++next;
+  while (running.posted < next) post(running, running.posted++);
+}
+
 void Queue::post(Running& running, size_t index) {
-  if (running.posted[index]) return;
-  running.posted[index] = 1;
   const Piece& piece = running.launch.pieces->pieces[index];
   running.arriving[index].resize(piece.buffers.size());
   running.again[index].resize(piece.buffers.size());
@@ -393,8 +404,12 @@ void Queue::timed(const std::function<void()>& kernels) {
   counters.kernel_ns += since(start);
 }
 
-void Queue::finish_sends(Running& running) {
-  for (auto& sent : running.sends) await(running, *sent.transfer, sent.bucket, sent.peer);
+void Queue::finish_sends(Running& running, int bucket) {
+  for (auto& sent : running.sends) {
+    if (!sent.transfer || (bucket >= 0 && sent.bucket != bucket)) continue;
+    await(running, *sent.transfer, sent.bucket, sent.peer);
+    sent.transfer.reset();
+  }
 }
 
 void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
@@ -435,7 +450,8 @@ void Queue::fail(Running& running, const std::string& what) {
   for (auto& piece : running.arriving)
     for (auto& transfer : piece)
       if (transfer) left_behind_.push_back(std::move(transfer));
-  for (auto& sent : running.sends) left_behind_.push_back(std::move(sent.transfer));
+  for (auto& sent : running.sends)
+    if (sent.transfer) left_behind_.push_back(std::move(sent.transfer));
 }
 
 void Queue::record(Launch& launch, Failure failure) {

@@ -65,6 +65,7 @@ class Queue {
   void step(Running& running, size_t piece);
   void reduce(Running& running, size_t piece, bool begin);
   void post(Running& running, size_t piece);
+  void post_ahead(Running& running, size_t piece);
   void act(Running& running, size_t piece, const Action& action);
   void run_kernel(Running& running, const Call& call, std::vector<double> weights, std::vector<const void*> near = {});
   void check(Running& running, size_t piece, const Action& action);
@@ -72,7 +73,7 @@ class Queue {
   void run(Running& running, size_t piece, const Action& action);
   int tag_of(const Running& running, const Action& action) const;
   bool wait_ready(Launch& launch, int bucket);
-  void finish_sends(Running& running);
+  void finish_sends(Running& running, int bucket = -1);  // -1: of all
   void await(Running& running, Transfer& transfer, int bucket, int peer);
   template <typename Until>
   bool wait_until(int ms, Until until) const;

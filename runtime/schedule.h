@@ -32,6 +32,7 @@ struct Piece {
   std::vector<at::Tensor> buffers;  // messages, bytes
   std::vector<Phase> phases;        // empty: an all-reduce
   std::vector<at::Tensor> sums;     // what is all-reduced: one for each iteration that can be under way
+  bool lent = false;                // a message is memory that is written once it has landed: it has left by then
 
   bool dense() const { return phases.empty(); }
   size_t steps() const { return dense() ? 2 : phases.size(); }  // start and wait, or the phases

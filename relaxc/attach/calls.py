@@ -19,6 +19,7 @@ from relaxc.wire.parameters import Parameter
 
 Copies = Mapping[str, int]
 """Which copy a name of kept.N or slot.N stands for; 0 where it is not there."""
+WEIGHT = "weight"
 OPTIMIZER = "optimizer."
 CODEC_STATE = f"{CODEC}."
 
@@ -69,8 +70,8 @@ class Site:
     def operand(self, name: str, range: Range, copies: Copies, written: Sequence[str], sent: int | None) -> Any:
         """`sent` is the transfer whose worker's residual `residual` means."""
         tensor, changed = self.tensors[range.parameter], name in written
-        if name in ("weight", "grad"):
-            return self.runtime.Operand("weight" if name == "weight" else "gradient", tensor, 0, changed)
+        if name in (WEIGHT, "grad"):
+            return self.runtime.Operand("weight" if name == WEIGHT else "gradient", tensor, 0, changed)
         if name.startswith(OPTIMIZER):
             state = optimizer_state(self.optimizer, tensor, name.removeprefix(OPTIMIZER))
             return self.runtime.Operand("buffer", state, range.first)
@@ -131,6 +132,14 @@ def plain_calls(site: Site, number: int, copies: Copies) -> list[Any]:
         ranges = [r for r in site.whole if r.elements or site.memory.holds_cells(fragment.writes)]
         site.cache[key] = [_call(site, number, kernel, ranges, copies)]
     return site.cache[key]
+
+
+def lending_call(site: Site, number: int, range: Range, message: torch.Tensor) -> Any:
+    """Makes `message` a view of a weight's memory, wherever that is by then."""
+    fragment = site.program.fragments[number]
+    operand = site.operand(WEIGHT, range, {}, (), fragment.sends)
+    segment = site.runtime.Segment(range.parameter, range.first, range.elements, [operand])
+    return site.operations.call("", f"relaxc::lend/bucket{site.number}", [segment], [], message)
 
 
 def coding_call(

@@ -133,11 +133,17 @@ def message_buffers(piece: Piece) -> list[torch.Tensor]:
 
 
 def runtime_piece(
-    runtime: ModuleType, piece: Piece, buffers: Sequence[torch.Tensor], call: Callable[[Action], Any]
+    runtime: ModuleType,
+    piece: Piece,
+    buffers: Sequence[torch.Tensor],
+    call: Callable[[Action], Any],
+    *,
+    lent: bool = False,
 ) -> Any:
-    """`piece` as the runtime takes it. `buffers` are its messages; `call` makes the runtime's Call of a run."""
+    """`piece` as the runtime takes it. `buffers` are its messages; `call` makes the runtime's Call of a run; `lent`: a
+    message is memory that is written once it has landed."""
     phases = [[_action(runtime, action, call) for action in phase] for phase in piece.phases]
-    return runtime.Piece(piece.bucket, buffers=list(buffers), phases=phases)
+    return runtime.Piece(piece.bucket, buffers=list(buffers), phases=phases, lent=lent)
 
 
 def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any]) -> Any:

@@ -73,7 +73,7 @@ def _fit(
             meeting = Partners(transfer.exchange, schedule.workers, schedule.rank, manifest.seed).meet(0)
             yield schedule_transfer(
                 transfer, members, number, schedule.workers, schedule.rank, manifest.piece_bytes,
-                targets=meeting.targets, sources=meeting.sources,
+                targets=meeting.targets, sources=meeting.sources, few_piece_bytes=manifest.few_piece_bytes,
             )  # fmt: skip
 
 

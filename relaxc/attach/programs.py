@@ -263,7 +263,7 @@ def make_programs(
     path = None if library is None else str(library)
     group = groups.programs if groups.workers > 1 else None
     operations = runtime.Operations(group, groups.rank, groups.workers, manifest.seed, path, watch)
-    traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes)
+    traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes, manifest.few_piece_bytes)
     sites: dict[tuple[int, Place], list[Site]] = {}
     for number, bucket in enumerate(fitted.buckets):
         place = cast("Place", bucket.group)

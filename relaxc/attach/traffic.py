@@ -9,7 +9,15 @@ from typing import Any
 
 import torch
 
-from relaxc.attach.calls import CODEC_STATE, Copies, Site, coding_call, in_message, reads_optimizer
+from relaxc.attach.calls import (
+    CODEC_STATE,
+    Copies,
+    Site,
+    coding_call,
+    in_message,
+    lending_call,
+    reads_optimizer,
+)
 from relaxc.attach.engine import runtime_piece
 from relaxc.attach.low_rank import LowRank
 from relaxc.attach.partners import Meeting
@@ -27,7 +35,8 @@ Key = tuple[int, int, int]
 @dataclass(frozen=True)
 class Link:
     """One transfer of one site with these partners. `buffers` are by piece; `calls` hold what fragments were bound to
-    its messages. `low_rank` makes what is summed, for an exchange that has a rank."""
+    its messages. `low_rank` makes what is summed, for an exchange that has a rank. Of the pieces `lent` the own message
+    is a weight's memory."""
 
     schedule: TransferSchedule
     meeting: Meeting
@@ -35,6 +44,7 @@ class Link:
     buffers: tuple[tuple[torch.Tensor, ...], ...]
     calls: dict[Any, list[Any]] = field(default_factory=dict)
     low_rank: LowRank | None = None
+    lent: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -51,8 +61,9 @@ class _Line:
 class Traffic:
     """All exchanges of one attach, in the order in which they are opened."""
 
-    def __init__(self, operations: Any, workers: int, rank: int, piece_bytes: int) -> None:
+    def __init__(self, operations: Any, workers: int, rank: int, piece_bytes: int, few_piece_bytes: int) -> None:
         self._operations, self._workers, self._rank, self._piece_bytes = operations, workers, rank, piece_bytes
+        self._few_piece_bytes = few_piece_bytes
         self._lines: dict[tuple[int, int], _Line] = {}
         self._tags: dict[tuple[int, int], int] = {}
         self._jobs: OrderedDict[Any, Any] = OrderedDict()
@@ -144,6 +155,8 @@ class Traffic:
 
     def _coding(self, site: Site, fragment: int, link: Link, coding: Coding, copies: Copies, sends: bool) -> Any:
         taken = [link.buffers[coding.piece][b] for b in coding.buffers]
+        if sends and coding.piece in link.lent:
+            return lending_call(site, fragment, coding.ranges[0], taken[0])
         inputs, output = ((), taken[0]) if sends else (taken, None)
         return coding_call(site, fragment, coding.ranges, copies, inputs, output)
 
@@ -165,6 +178,7 @@ class Traffic:
         return schedule_transfer(
             transfer, site.members, site.number, self._workers, self._rank, self._piece_bytes,
             targets=meeting.targets, sources=meeting.sources, first_tag=tag,
+            few_piece_bytes=self._few_piece_bytes,
         )  # fmt: skip
 
     def _make(self, site: Site, number: int, meeting: Meeting, copy: int) -> Link:
@@ -176,15 +190,18 @@ class Traffic:
             slot = site.memory.slots[number][copy].tensor
             return Link(fitted, meeting, (site.runtime.Piece(site.number, sums=[slot]),), ())
         line, pieces, buffers = self._lines[site.number, number], [], []
+        lent = _lent(site, number, fitted)
         for position, piece in enumerate(fitted.pieces):
             held = _messages(line, position, piece.buffers)
+            for buffer in lent.get(position, ()):
+                held[buffer] = torch.empty(0, dtype=torch.uint8)
 
             def call(action: Action, held: list[torch.Tensor] = held) -> Any:
                 return _queue_call(site, number, copy, action, held)
 
-            pieces.append(runtime_piece(site.runtime, piece, held, call))
+            pieces.append(runtime_piece(site.runtime, piece, held, call, lent=position in lent))
             buffers.append(tuple(held))
-        return Link(fitted, meeting, tuple(pieces), tuple(buffers))
+        return Link(fitted, meeting, tuple(pieces), tuple(buffers), lent=frozenset(lent))
 
     def _job(self, sites: Sequence[Site], number: int, meeting: Meeting, copy: int, links: Sequence[Link]) -> Any:
         key = (tuple(site.number for site in sites), number, meeting, copy)
@@ -194,6 +211,14 @@ class Traffic:
                 self._operations.free(self._jobs.popitem(last=False)[1])
         self._jobs.move_to_end(key)
         return self._jobs[key]
+
+
+def _lent(site: Site, number: int, fitted: TransferSchedule) -> dict[int, tuple[int, ...]]:
+    """By piece, the buffers that have no memory of their own but a weight's: as it is, in one run."""
+    senders = [f for f in site.program.fragments if f.sends == number]
+    if not senders or not all(f.lends for f in senders) or site.bucket.dtype not in ("f32", "f64"):
+        return {}
+    return {c.piece: c.buffers for c in fitted.encodes if len(c.ranges) == 1}
 
 
 def _messages(line: _Line, piece: int, sizes: Sequence[int]) -> list[torch.Tensor]:

@@ -27,6 +27,7 @@ from relaxc.wire.layout import Field
 C_TYPES = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
 WHOLE = frozenset({"round", "floor", "dither", "number", "sign"})
 """Operations whose results have no fraction."""
+CLOSED = frozenset({"add", "sub", "mul"})
 CALLS = frozenset({*PLAIN.values(), "divide", "power", "finite", "guard"})
 """Operations that are calls of relaxrt/arithmetic.h, where the template has no shorter spelling."""
 STACK_BYTES = 1 << 16
@@ -157,7 +158,13 @@ class _SectionView:
 
     def whole(self, value: Value) -> str:
         """Whether the argument of a level has no fraction."""
-        return "true" if self.values[value.arguments[0]].op in WHOLE else "false"
+        return "true" if self._whole(self.values[value.arguments[0]]) else "false"
+
+    def _whole(self, value: Value) -> bool:
+        """Sums, differences and products of numbers without a fraction have none either, rounded or not."""
+        if value.op == "constant":
+            return value.detail is not None and value.detail.is_integer()
+        return value.op in WHOLE or (value.op in CLOSED and all(self._whole(self.values[a]) for a in value.arguments))
 
 
 class _View:
@@ -175,6 +182,7 @@ class _View:
         values = [v for section in _sections(kernel) for v in section.values]
         self.averages = any(v.op == "average" for v in values)
         self.dithers = any(v.op == "dither" for v in values)
+        self.wide = cpu_costs.wide([v.op for v in values])
         self.chooses = any(v.op == "chosen" for v in values)
         self.weighs = any(v.op == "weight" for v in values)
         self.nears = [self.arrays[int(v.detail or 0)] for v in values if v.op == "near"][:1]

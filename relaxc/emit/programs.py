@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from relaxc.emit.exchanges import Kernels, slot_exchange
 from relaxc.emit.fragment import build_fragment
 from relaxc.emit.kernel import real_of
+from relaxc.emit.lending import lends
 from relaxc.emit.numbers import plain
 from relaxc.manifest import (
     ControlPlan,
@@ -32,7 +33,7 @@ def program_plan(body: PathBody, kernels: Kernels) -> ProgramPlan:
         control=tuple(_control(entry) for entry in body.control),
         transfers=tuple(_transfer(transfer, kernels) for transfer in body.transfers),
         kept=tuple(KeptPlan(k.shape, k.copies) for k in body.kept),
-        fragments=tuple(_fragment(body, fragment, kernels) for fragment in body.fragments),
+        fragments=tuple(_fragment(body, number, kernels) for number in range(len(body.fragments))),
         start=body.start,
         paths=tuple(_path(path) for path in body.paths),
         settings=tuple(sorted({o.name for o in _optimizers(body) if not o.tensor})),
@@ -79,7 +80,8 @@ def _path(path: Path) -> PathPlan:
 # --- fragments
 
 
-def _fragment(body: PathBody, fragment: Fragment, kernels: Kernels) -> FragmentPlan:
+def _fragment(body: PathBody, number: int, kernels: Kernels) -> FragmentPlan:
+    fragment = body.fragments[number]
     first = build_fragment("", body, fragment, "f32")
     made = {"f32": first.kernel}
     plans = []
@@ -91,6 +93,7 @@ def _fragment(body: PathBody, fragment: Fragment, kernels: Kernels) -> FragmentP
     return FragmentPlan(
         kernels=tuple(plans), numbers=first.numbers, writes=tuple(dict.fromkeys(s.target for s in fragment.stores)),
         sends=fragment.sends, receives=fragment.receives, late=fragment.late, label=label(fragment),
+        lends=lends(body, number),
     )  # fmt: skip
 
 

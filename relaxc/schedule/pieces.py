@@ -46,6 +46,16 @@ def cut_whole(parameters: Sequence[Parameter], layout: Layout, piece_bytes: int)
     return tuple((chunk,) for chunk in _cut_share(ranges, parameters, layout, piece_bytes))
 
 
+def cut_apart(
+    parameters: Sequence[Parameter], layout: Layout, piece_bytes: int, large: int
+) -> tuple[tuple[Chunk, ...], ...]:
+    """The same, where parameters of at least `large` bytes have pieces to themselves: then a message is one run of
+    memory."""
+    alone = [p for p in parameters if layout.bytes_of(p.elements, p.real_bytes) >= large]
+    groups = [*([p] for p in alone), [p for p in parameters if p not in alone]]
+    return tuple(piece for group in groups for piece in cut_whole(group, layout, piece_bytes))
+
+
 def _shares(parameters: Sequence[Parameter], layout: Layout, workers: int) -> list[list[Range]]:
     """For each worker what it owns of the parameters."""
     ranges: list[list[Range]] = [[] for _ in range(workers)]

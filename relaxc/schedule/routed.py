@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxc.manifest import CodecPlan, ExchangePlan
-from relaxc.schedule.pieces import Chunk, cut_pieces, cut_whole
-from relaxc.wire.layout import Field, Layout, WireType
+from relaxc.schedule.pieces import Chunk, cut_apart, cut_pieces, cut_whole
+from relaxc.topology.kinds import most_heard
+from relaxc.topology.topology import from_plain
+from relaxc.wire.layout import EXACT, Field, Layout, WireType
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
     NEIGHBOURLY,
@@ -18,6 +20,9 @@ from relaxc.wire.routes import (
     relay_phases,
     route_of,
 )
+
+FEW = 2
+"""Messages of so many meet no incast at one that hears them."""
 
 
 def layout_of(codec: CodecPlan) -> Layout:
@@ -41,12 +46,22 @@ def phases_of(
     return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
 
 
+def heard_at_most(exchange: ExchangePlan, workers: int) -> int:
+    """From how many others a worker hears at once, where codes are gathered. The same for all workers and rounds."""
+    if exchange.kind not in NEIGHBOURLY:
+        return workers - 1
+    return most_heard(from_plain(exchange.topology), workers)
+
+
 def cut_for(
-    exchange: ExchangePlan, members: Sequence[Parameter], workers: int, piece_bytes: int
+    exchange: ExchangePlan, members: Sequence[Parameter], workers: int, piece_bytes: int, few_piece_bytes: int = 0
 ) -> tuple[tuple[Chunk, ...], ...]:
     """The pieces of an exchange with a codec, each as its chunks."""
     assert exchange.codec is not None
     layout = layout_of(exchange.codec)
     if exchange.kind == "relay" or gathers(exchange.kind, exchange.coded, exchange.route):
-        return cut_whole(members, layout, piece_bytes)
+        few = few_piece_bytes > piece_bytes and heard_at_most(exchange, workers) <= FEW
+        if few and layout == EXACT:
+            return cut_apart(members, layout, few_piece_bytes, piece_bytes)
+        return cut_whole(members, layout, few_piece_bytes if few else piece_bytes)
     return cut_pieces(members, layout, workers, piece_bytes)

@@ -81,7 +81,7 @@ def make_schedule(manifest: Manifest, parameters: Sequence[Parameter], workers: 
             continue
         layout, (phases, legs) = layout_of(exchange.codec), phases_of(exchange, workers, rank)
         kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded)
-        for chunks in cut_for(exchange, members, workers, manifest.piece_bytes):
+        for chunks in cut_for(exchange, members, workers, manifest.piece_bytes, manifest.few_piece_bytes):
             pieces.append(bind(phases, kernels, Chunks(chunks, layout, members[0].real_bytes), rank, tag, number)[0])
             tag += legs
     if buckets:

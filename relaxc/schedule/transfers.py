@@ -43,7 +43,7 @@ class TransferSchedule:
 
 def schedule_transfer(
     transfer: TransferPlan, members: Sequence[Parameter], bucket: int, workers: int, rank: int, piece_bytes: int, *,
-    targets: Sequence[int] = (), sources: Sequence[int] = (), first_tag: int = 0,
+    targets: Sequence[int] = (), sources: Sequence[int] = (), first_tag: int = 0, few_piece_bytes: int = 0,
 ) -> TransferSchedule:  # fmt: skip
     """`members` are the bucket's parameters, of one dtype. For those with neighbours, `targets` are the ranks that this
     worker's message goes to and `sources` those whose messages it adds up; whether they name the worker itself makes no
@@ -55,7 +55,7 @@ def schedule_transfer(
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
     phases, legs = phases_of(exchange, workers, rank, targets, sources)
-    cut = cut_for(exchange, members, workers, piece_bytes)
+    cut = cut_for(exchange, members, workers, piece_bytes, few_piece_bytes)
     kernels = kernels_of(exchange.kind, exchange.route, exchange.feedback, exchange.coded, exchange.codec.guarded)
     elsewhere = done_by_fragments(transfer.leaves, transfer.lands)
     bound = [

@@ -311,6 +311,15 @@ def neighbours(topology: Topology, workers: int, rank: int) -> tuple[int, ...]:
     return tuple(peer for peer, _ in rows(topology, workers, 0, 0)[rank] if peer != rank)
 
 
+@lru_cache(maxsize=256)
+def most_heard(topology: Topology, workers: int) -> int:
+    """How many others a worker hears in a round, at most. Whoever is drawn, it is as many."""
+    if met(topology):
+        return 1
+    every = (rows(topology, workers, round, 0) for round in range(pattern(topology, workers)))
+    return max(len(row) - 1 for matrix in every for row in matrix)
+
+
 def pair_row(rank: int, peer: int) -> Row:
     """Of a worker that meets one other."""
     return tuple(sorted(((rank, 0.5), (peer, 0.5))))

@@ -27,12 +27,13 @@ RELAXRT_INLINE uint32_t mixed(uint32_t h) {
   return h ^ h >> 16;
 }
 
-// floor(v + u) for element first + i. The carry into the high half is found in 32 bits, so that all of it vectorises.
+// floor(v + u) for element first + i. The carry into the high half is found in 32 bits, so that all of it vectorises; what
+// comes of the two high halves that there can be is the same for a block, and is multiplied outside of its loop.
 template <class Real>
 RELAXRT_INLINE Real dither(Real v, dither_keys keys, uint64_t first, int32_t i) {
   const uint32_t low = uint32_t(first) + uint32_t(i);
-  const uint32_t high = uint32_t(first >> 32) + (low < uint32_t(first) ? 1u : 0u);
-  const uint32_t h = mixed(mixed(low ^ keys.key0) + keys.key1 + high * 0x9E3779B9u);
+  const uint32_t here = keys.key1 + uint32_t(first >> 32) * 0x9E3779B9u, beyond = here + 0x9E3779B9u;
+  const uint32_t h = mixed(mixed(low ^ keys.key0) + (low < uint32_t(first) ? beyond : here));
   return floor(v + Real(int32_t(h >> 8)) * Real(0x1p-24));
 }
 

@@ -3,3 +3,10 @@
 #pragma once
 #define RELAXRT_INLINE static inline __attribute__((always_inline))
 #define RELAXRT_SHARED static __attribute__((noinline))
+
+// A kernel for which the widest vectors that there are pay; g++ takes half of them by itself.
+#if defined(__AVX512F__) && !defined(__clang__)
+#define RELAXRT_WIDE __attribute__((target("prefer-vector-width=512")))
+#else
+#define RELAXRT_WIDE
+#endif

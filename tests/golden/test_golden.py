@@ -68,7 +68,7 @@ def schedule_text(schedule: Schedule) -> str:
     return "\n".join([*lines, f"bytes handed over {schedule.sent_bytes}, payload {schedule.wire_bytes}"]) + "\n"
 
 
-def transfers_text(bodies: tuple[BodyPlan, ...], piece_bytes: int, seed: int) -> str:
+def transfers_text(bodies: tuple[BodyPlan, ...], piece_bytes: int, few_piece_bytes: int, seed: int) -> str:
     """What the exchanges of programs send in round 0."""
     lines = []
     for body in bodies:
@@ -81,7 +81,7 @@ def transfers_text(bodies: tuple[BodyPlan, ...], piece_bytes: int, seed: int) ->
                 sources = tuple(sorted({RANK, *partners(topology, WORKERS, 0, seed, RANK)}))
             made = schedule_transfer(
                 transfer, [p for p in MODEL if p.dtype == "f32"], 0, WORKERS, RANK, piece_bytes, targets=targets,
-                sources=sources,
+                sources=sources, few_piece_bytes=few_piece_bytes,
             )  # fmt: skip
             lines += [
                 f"transfer {number}, leaves {transfer.leaves}, lands {transfer.lands}",
@@ -112,7 +112,7 @@ def test_golden(name: str, update_golden: bool) -> None:
     paths = pipeline.to_paths(typed.program)
     manifest = emit(typed.program, paths, typed.facts, name, None).manifest
     schedule = make_schedule(manifest, MODEL, WORKERS, RANK)
-    transfers = transfers_text(manifest.bodies, manifest.piece_bytes, manifest.seed)
+    transfers = transfers_text(manifest.bodies, manifest.piece_bytes, manifest.few_piece_bytes, manifest.seed)
     texts = {
         "explained.txt": explain(typed.program, paths, typed.facts, [1, 2, 4], [4]),
         "kernels.txt": kernels_text(paths),

@@ -69,7 +69,7 @@ def test_every_spec_has_a_plan_that_can_be_read_again(name):
     made = emit(typed.program, pipeline.to_paths(typed.program), typed.facts, name, None)
     plan = manifest.decode(manifest.encode(made.manifest))
     assert msgspec.json.encode(plan) == msgspec.json.encode(made.manifest)
-    functions = set(re.findall(r'extern "C" void (\w+)\(', made.kernels))
+    functions = set(re.findall(r'extern "C" (?:RELAXRT_WIDE )?void (\w+)\(', made.kernels))
     assert {kernel.symbol for kernel in kernels_of(plan)} == functions
 
 
