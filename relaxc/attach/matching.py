@@ -18,11 +18,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relaxc.attach.crew import BEAT, Crew
+from relaxc.attach.roll import Roll
 
 SHORTEST, LONGEST = 0.001, 0.01
 """Seconds between looks at the store while something waits."""
@@ -60,12 +61,16 @@ class Matchmaker:
         self.waits_since: float | None = None
         self.watched: list[Callable[[], bool]] = []
         """Called at each look; false where there is nothing to watch any more."""
-        self._store, self._rank = store, rank
+        self.store, self._rank = store, rank
         self._offers: dict[str, Offer] = {}
-        self._since: dict[str, float] = {}
+        self._offered: dict[str, float] = {}
         self._matches: Counter[tuple[str, int]] = Counter()
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
+        self._since: dict[tuple[str, int], int] = {}
+        """By place and rank of one that came back (for itself: of each), the first launch in which they meet."""
+        self.news: Callable[[], None] = _nothing
+        """Called where the crew has heard of something."""
         self._generation = 0
         self._held = False
         self._lock = threading.RLock()
@@ -86,7 +91,7 @@ class Matchmaker:
 
     def offer(self, offer: Offer) -> None:
         """Never waits for the store."""
-        self._since[offer.place] = time.monotonic()
+        self._offered[offer.place] = time.monotonic()
         self._offers[offer.place] = offer
         self._wake.set()
 
@@ -119,12 +124,27 @@ class Matchmaker:
             self._matches.clear()
             self._known.clear()
             self._told.clear()
-            self._generation += 1
+            self._since.clear()
+            self._generation = self.crew.met
 
     def step(self, call: Callable[[], Any]) -> Any:
         """Something that the crew does."""
         with self._lock:
             return call()
+
+    # --- those that come back
+
+    def meets(self, rank: int, life: int, since: Mapping[str, int]) -> None:
+        """From here on this life of a worker counts, at each place from a launch on. Of the thread."""
+        self._since.update({(place, rank): number for place, number in since.items()})
+        self.crew.admit(rank, life)
+
+    def come_back(self, roll: Roll, launches: Mapping[str, int]) -> None:
+        """This worker comes back to a run of others with `launches` by place."""
+        self._generation = roll.generation
+        for place, number in launches.items():
+            self._publish(f"launched/{place}/{self._rank}", str(number))
+            self._publish(f"pair/{place}/{self._rank}", IDLE)
 
     # --- the thread
 
@@ -145,10 +165,11 @@ class Matchmaker:
     def _round(self) -> bool:
         """Whether there is something to look for."""
         self.crew.beat()
+        if self.crew.look():
+            self.news()
         if not self._offers and not self.watched:
             self.crew.deaf()
             return False
-        self.crew.look()
         self.watched = [call for call in self.watched if call()]
         self._look(claim=not self._held)
         return bool(self._offers or self.watched)
@@ -171,12 +192,16 @@ class Matchmaker:
     def _met(self, offer: Offer) -> Match | None:
         assert offer.crew is not None
         self._tell(offer)
-        others = [r for r in offer.crew if r != self._rank]
-        missing = [r for r in others if r not in self.crew.dead and self._launched(offer.place, r) <= offer.number]
+        others = [r for r in offer.crew if r != self._rank and self._counts(offer, r)]
+        missing = [r for r in others if self._launched(offer.place, r) <= offer.number]
         if missing:
             self.crew.listen(missing)
             return None
-        return Match(tuple((r, offer.number) for r in others if r not in self.crew.dead), offer.number)
+        return Match(tuple((r, offer.number) for r in others), offer.number)
+
+    def _counts(self, offer: Offer, rank: int) -> bool:
+        """Whether a worker takes part in this launch of its partners."""
+        return rank not in self.crew.dead and offer.number >= self._since.get((offer.place, rank), 0)
 
     def _launched(self, place: str, rank: int) -> int:
         return int(self._read(f"launched/{place}/{rank}") or 0)
@@ -218,7 +243,7 @@ class Matchmaker:
 
     def _defers(self, offer: Offer, higher: list[int]) -> bool:
         """Whether one that may claim this worker waits already: it would starve if others were always quicker."""
-        fresh = time.monotonic() - self._since[offer.place] < COURTESY
+        fresh = time.monotonic() - self._offered[offer.place] < COURTESY
         return fresh and any(self._read(f"pair/{offer.place}/{r}").startswith("wait:") for r in higher)
 
     # --- the store
@@ -227,19 +252,23 @@ class Matchmaker:
         return f"{self._generation}/{key}"
 
     def _publish(self, key: str, value: str) -> None:
-        self._store.set(self._key(key), value)
+        self.store.set(self._key(key), value)
 
     def _read(self, key: str) -> str:
         """Empty where it was never written: asking for what is not there would wait."""
-        if key not in self._known and not self._store.check([self._key(key)]):
+        if key not in self._known and not self.store.check([self._key(key)]):
             return ""
         self._known.add(key)
-        found: bytes = self._store.get(self._key(key))
+        found: bytes = self.store.get(self._key(key))
         return found.decode()
 
     def _change(self, key: str, old: str, new: str) -> bool:
         """Compare, and set where it is as expected."""
-        return bool(self._store.compare_set(self._key(key), old, new).decode() == new)
+        return bool(self.store.compare_set(self._key(key), old, new).decode() == new)
+
+
+def _nothing() -> None:
+    return None
 
 
 def _from(number: int, ranks: list[int]) -> list[int]:

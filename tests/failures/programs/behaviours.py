@@ -214,6 +214,44 @@ def wander(job, log):
     log("stats", **relaxed.stats())
 
 
+def return_(job, log):
+    """Trains at its own pace until a moment that all know. A worker that is started `again` finds the run and rejoins,
+    as a script would."""
+    rejoin = None
+    if job.get("again"):
+        host, port = job["store"].removeprefix("tcp://").split(":")
+        store = dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False)
+        rejoin = relaxc.rejoining(store, job["rank"], job["workers"])
+        log("found", found=rejoin is not None)
+    else:
+        join(job)
+    torch.manual_seed(job["rank"] + 10 * bool(rejoin))
+    model = nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300))
+    model[0].weight.data += job.get("apart", 0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    relaxed = PLANS[job["spec"]].attach(model, optimizer, timeout=job["timeout"], rejoin=rejoin)
+    momentum = sum(float(s["momentum_buffer"].abs().sum()) for s in optimizer.state.values() if s)
+    log("attached", weight=model[0].weight.mean().item(), seen=model[1].num_batches_tracked.item(), momentum=momentum,
+        launches=relaxed._programs.asynchrony.lanes[0].launches if relaxed._programs else 0)  # fmt: skip
+    number, rests = 0, 0
+    while time.monotonic() < job["end"]:
+        optimizer.zero_grad()
+        x = torch.randn(8, 200)
+        model(x).square().mean().backward()
+        optimizer.step()
+        number += 1
+        log("step", number=number, **relaxed.stats())
+        time.sleep(0.005 if job["rank"] else job.get("slow", 0.005))
+        if job.get("rests") and number % 100 == 0:
+            with relaxed.consensus():
+                rests += 1
+                log("rest", number=rests, weight=model[0].weight.mean().item())
+    with relaxed.consensus():
+        log("consensus", weight=model[0].weight.double().sum().item(), workers=relaxed._consensus.groups.workers)
+    relaxed.detach()
+    log("stats", **relaxed.stats())
+
+
 # --- ends and forks, in one worker or two
 
 
