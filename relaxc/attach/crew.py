@@ -72,7 +72,9 @@ class Crew:
         return bool(self._store.check([f"dead/{rank}/{life}"]))
 
     def bury(self, rank: int) -> None:
-        """Tell all that a worker is dead."""
+        """Tell all that a worker is dead. One that was given up itself has nothing to say."""
+        if rank != self.rank and self.is_buried(self.rank):
+            return
         self.dead.add(rank)
         self._store.set(f"dead/{rank}/{self.lives[rank]}", "1")
         self.tell()
@@ -112,7 +114,7 @@ class Crew:
 
     def rests(self, of: Iterable[int]) -> bool:
         """Whether one of `of` is where all will meet next, so that it launches nothing."""
-        return any(self._is_at(self._met + 1, r) for r in of if r not in self.dead)
+        return any(self._is_at(self._met + 1, r) for r in of if r not in self.dead and r != self.rank)
 
     def _is_at(self, place: int, rank: int) -> bool:
         return bool(self._store.check([f"here/{place}/{rank}/{self.lives[rank]}"]))

@@ -2,15 +2,16 @@
 
 A launch is offered with a number, and begins once all that take part in it have offered theirs: nothing is sent
 before, so an offer can be withdrawn. Known partners: each worker publishes how many launches it has offered at a place.
-Partners that are ready: a worker has the key `pair/PLACE/RANK`, whose value is
+Partners that are ready: a worker has the key `pair/PLACE/RANK.LIFE`, whose value is
 
     idle            it offers nothing
     wait:K          its launch K waits
     busy:K          its launch K waits, and it is about to claim another's
-    met:R:J:N       its launch was claimed by rank R's launch J, as the N-th match of the two
+    met:R:L:J:N     its launch was claimed by launch J of rank R in its life L, as the N-th match of the two
 
 Of two neighbours that wait the one of higher rank claims: it makes its own key busy, so that nobody claims it
-meanwhile, then the other's met. Each is one comparison in the store, which is atomic.
+meanwhile, then the other's met. Each is one comparison in the store, which is atomic. What names a life that was given
+up says nothing.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ class Matchmaker:
         """This worker comes back to a run of others with `launches` by place."""
         self._generation = roll.generation
         for place, number in launches.items():
-            self._publish(f"launched/{place}/{self._rank}", str(number))
-            self._publish(f"pair/{place}/{self._rank}", IDLE)
+            self._publish(self._of("launched", place, self._rank), str(number))
+            self._publish(self._of("pair", place, self._rank), IDLE)
 
     # --- the thread
 
@@ -167,6 +168,8 @@ class Matchmaker:
         self.crew.beat()
         if self.crew.look():
             self.news()
+        if self._rank in self.crew.dead:  # whoever trains hears of it
+            return False
         if not self._offers and not self.watched:
             self.crew.deaf()
             return False
@@ -186,7 +189,7 @@ class Matchmaker:
     def _tell(self, offer: Offer) -> None:
         """Of launches that wait for certain workers, how many there were."""
         if offer.crew is not None and self._told.get(offer.place) != offer.number:
-            self._publish(f"launched/{offer.place}/{self._rank}", str(offer.number + 1))
+            self._publish(self._of("launched", offer.place, self._rank), str(offer.number + 1))
             self._told[offer.place] = offer.number
 
     def _met(self, offer: Offer) -> Match | None:
@@ -204,16 +207,18 @@ class Matchmaker:
         return rank not in self.crew.dead and offer.number >= self._since.get((offer.place, rank), 0)
 
     def _launched(self, place: str, rank: int) -> int:
-        return int(self._read(f"launched/{place}/{rank}") or 0)
+        return int(self._read(self._of("launched", place, rank)) or 0)
 
     # --- whoever is ready
 
     def _ready(self, offer: Offer, claim: bool) -> Match | None:
-        mine, waits = f"pair/{offer.place}/{self._rank}", f"wait:{offer.number}"
+        mine, waits = self._of("pair", offer.place, self._rank), f"wait:{offer.number}"
         value = self._read(mine) or IDLE
         if value.startswith("met:"):
             self._publish(mine, IDLE)
-            rank, number, tag = map(int, value.split(":")[1:])
+            rank, life, number, tag = map(int, value.split(":")[1:])
+            if life != self.crew.lives[rank]:
+                return None
             self._matches[offer.place, rank] = tag + 1
             return Match(((rank, number),), tag)
         living = [r for r in offer.neighbours if r not in self.crew.dead]
@@ -227,14 +232,14 @@ class Matchmaker:
 
     def _claim(self, offer: Offer, mine: str, waits: str, living: list[int]) -> Match | None:
         lower = _from(offer.number, [r for r in living if r < self._rank])
-        waiting = {r: value for r in lower if (value := self._read(f"pair/{offer.place}/{r}")).startswith("wait:")}
+        waiting = {r: value for r in lower if (value := self._read(self._of("pair", offer.place, r))).startswith("wait:")}
         if waiting and self._defers(offer, [r for r in living if r > self._rank]):
             return None
         if not waiting or not self._change(mine, waits, f"busy:{offer.number}"):
             return None
         for rank, value in waiting.items():
             tag = self._matches[offer.place, rank]
-            if self._change(f"pair/{offer.place}/{rank}", value, f"met:{self._rank}:{offer.number}:{tag}"):
+            if self._change(self._of("pair", offer.place, rank), value, f"met:{self._rank}:{self.crew.life}:{offer.number}:{tag}"):
                 self._publish(mine, IDLE)
                 self._matches[offer.place, rank] = tag + 1
                 return Match(((rank, int(value.removeprefix("wait:"))),), tag)
@@ -244,9 +249,14 @@ class Matchmaker:
     def _defers(self, offer: Offer, higher: list[int]) -> bool:
         """Whether one that may claim this worker waits already: it would starve if others were always quicker."""
         fresh = time.monotonic() - self._offered[offer.place] < COURTESY
-        return fresh and any(self._read(f"pair/{offer.place}/{r}").startswith("wait:") for r in higher)
+        return fresh and any(self._read(self._of("pair", offer.place, r)).startswith("wait:") for r in higher)
 
     # --- the store
+
+    def _of(self, what: str, place: str, rank: int) -> str:
+        """A key of a worker, in the life that counts."""
+        life = self.crew.life if rank == self._rank else self.crew.lives[rank]
+        return f"{what}/{place}/{rank}.{life}"
 
     def _key(self, key: str) -> str:
         return f"{self._generation}/{key}"

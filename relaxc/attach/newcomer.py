@@ -87,10 +87,15 @@ class Newcomer:
         for other in others:
             if not self._is_linked(other) and not self._link(other):
                 return False
-        if roll.place % 2:  # the others are at rest; between two places nobody comes
-            self._until(lambda: crew.roll().place != roll.place or None, others, "the others to end their rest")
+        if roll.place % 2 or crew.rests(others):  # nobody comes while others wait for each other
+            self._until(lambda: self._is_past(roll, others), others, "the end of consensus(), or where they all meet")
             return False
         return self._take(others) and self._write(roll)
+
+    def _is_past(self, roll: Roll, others: list[int]) -> bool | None:
+        crew = self.matchmaker.crew
+        resting = not roll.place % 2 and crew.rests(others)
+        return None if crew.roll().place == roll.place and (roll.place % 2 or resting) else True
 
     def _newer(self) -> bool:
         crew = self.matchmaker.crew
