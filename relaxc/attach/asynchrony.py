@@ -34,8 +34,6 @@ class Asynchrony:
             lane.note = self._note
 
     def start(self) -> None:
-        if self.door is not None:
-            self.door.look()
         self.matchmaker.start()
 
     def stop(self) -> None:

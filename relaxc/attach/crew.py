@@ -35,7 +35,7 @@ class Crew:
         self.lives_then = (0,) * workers
         """At the last place where all have met."""
         self._store = store
-        self._deaths = 0
+        self._deaths = -1
         self._met = 0
         self._beaten = self._looked = 0.0
         self._heard: dict[int, tuple[int, float]] = {}
@@ -62,6 +62,10 @@ class Crew:
         self._deaths = deaths
         self.dead |= {r for r in self.living if self.is_buried(r)}
         return True
+
+    def look_anew(self) -> None:
+        """All is news again."""
+        self._deaths, self._looked = -1, 0.0
 
     def tell(self) -> None:
         """Have all look."""

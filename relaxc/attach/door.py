@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,8 +69,11 @@ class Door:
 
     def give(self, make: Callable[[], bytes]) -> None:
         """Between two steps, of whoever trains."""
-        self._state = make()
         self.wanted.clear()
+        try:
+            self._state = make()
+        except Exception as error:  # noqa: BLE001 - it is the newcomer's loss, not this worker's
+            warnings.warn(f"this worker's state can't be copied for one that comes back: {error}", stacklevel=4)
 
     def take(self, seconds: float, stopped: Callable[[], bool]) -> bytes | None:
         """A copy made from now on, by the thread of a guest. None where nobody trains."""

@@ -232,14 +232,18 @@ class Matchmaker:
 
     def _claim(self, offer: Offer, mine: str, waits: str, living: list[int]) -> Match | None:
         lower = _from(offer.number, [r for r in living if r < self._rank])
-        waiting = {r: value for r in lower if (value := self._read(self._of("pair", offer.place, r))).startswith("wait:")}
+        waiting = {
+            r: value for r in lower if (value := self._read(self._of("pair", offer.place, r))).startswith("wait:")
+        }
         if waiting and self._defers(offer, [r for r in living if r > self._rank]):
             return None
         if not waiting or not self._change(mine, waits, f"busy:{offer.number}"):
             return None
         for rank, value in waiting.items():
             tag = self._matches[offer.place, rank]
-            if self._change(self._of("pair", offer.place, rank), value, f"met:{self._rank}:{self.crew.life}:{offer.number}:{tag}"):
+            if self._change(
+                self._of("pair", offer.place, rank), value, f"met:{self._rank}:{self.crew.life}:{offer.number}:{tag}"
+            ):
                 self._publish(mine, IDLE)
                 self._matches[offer.place, rank] = tag + 1
                 return Match(((rank, int(value.removeprefix("wait:"))),), tag)

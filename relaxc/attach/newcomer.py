@@ -50,6 +50,7 @@ class Newcomer:
             while not self._enter():
                 time.sleep(LOOK_EVERY)
             self._stay()
+            crew.look_anew()  # others may have asked this worker to let them in
         except RuntimeError as error:
             if isinstance(error, ExchangeError):
                 raise

@@ -62,6 +62,8 @@ def all_went_on(workers: list[Worker], crew: int) -> None:
     assert [w.status for w in workers] == [0] * len(workers), [w.stderr for w in workers]
     assert {w.event("consensus")["workers"] for w in workers} == {crew}
     assert len({w.event("consensus")["weight"] for w in workers}) == 1
+    assert len({w.event("loaded")["weight"] for w in workers}) == 1
+    assert sum(w.event("loaded")["landed"] for w in workers) >= 2  # a state that is loaded parts nobody
     for worker in workers:
         assert not worker.aborted()
         steps = worker.events("step")
@@ -69,7 +71,7 @@ def all_went_on(workers: list[Worker], crew: int) -> None:
         assert steps[-1]["exposed_seconds"] == 0
 
 
-@pytest.mark.parametrize("spec", ["ready", "pairs", "ring weights"])
+@pytest.mark.parametrize("spec", ["ready", "pairs", "ring weights", "8 bits", "adpsgd"])
 def test_it_rejoins(nursery: Nursery, tmp_path: Path, spec: str) -> None:
     run = Run(nursery, tmp_path, spec)
     run.until(lambda: landed(run.workers[3]) > 5)

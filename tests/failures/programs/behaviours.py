@@ -36,6 +36,8 @@ SPECS = {
     "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
     "pairs": "relax weights { topology = random_pairs, delay = async }",
     "ring weights": "relax weights { topology = ring, delay = async }",
+    "8 bits": (Path(__file__).parents[3] / "specs" / "swarm_8bit.relax").read_text(),
+    "adpsgd": (Path(__file__).parents[3] / "specs" / "adpsgd.relax").read_text(),
     "average": """algorithm average {
   step
   let own = weight
@@ -247,6 +249,14 @@ def return_(job, log):
         log("consensus", weight=model[0].weight.double().sum().item(), workers=relaxed._consensus.groups.workers)
     state = relaxed.state_dict()
     relaxed.load_state_dict(state)
+    before = relaxed.stats()["landed"]
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, 200)).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.01)
+    with relaxed.consensus():
+        log("loaded", landed=relaxed.stats()["landed"] - before, weight=model[0].weight.double().sum().item())
     relaxed.detach()
     log("stats", **relaxed.stats())
 
