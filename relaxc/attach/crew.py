@@ -113,12 +113,18 @@ class Crew:
     def here(self) -> int:
         """Say that this worker is at the next place to meet, and which it is."""
         self._met += 1
+        while self._met % 2 and not self._open(self.roll()):
+            pass  # the roll has changed meanwhile
         self._store.set(f"here/{self._met}/{self.rank}/{self.life}", "1")
         return self._met
 
+    def _open(self, roll: Roll) -> bool:
+        """Whether the roll has it that a rest begins: who comes back is in it, or waits until it is over."""
+        return roll.opened >= self._met or change_roll(self._store, roll, replace(roll, opened=self._met))
+
     def rests(self, of: Iterable[int]) -> bool:
         """Whether one of `of` is where all will meet next, so that it launches nothing."""
-        return any(self._is_at(self._met + 1, r) for r in of if r not in self.dead and r != self.rank)
+        return any(self._is_at(self._met + 1, r) for r in of if r not in self.dead)
 
     def _is_at(self, place: int, rank: int) -> bool:
         return bool(self._store.check([f"here/{place}/{rank}/{self.lives[rank]}"]))

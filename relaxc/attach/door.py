@@ -42,11 +42,12 @@ class Door:
         """By the matchmaker, where there is news."""
         crew = self._matchmaker.crew
         roll = crew.roll()
-        for rank in range(self._groups.workers):
-            if rank != crew.rank and roll.lives[rank] > max(crew.lives[rank], self._known.get(rank, 0)):
-                self.refuse(rank, roll.lives[rank])
-            life = knocks(self._store, rank) if rank != self._groups.rank else 0
-            if life > max(self._known.get(rank, 0), self._matchmaker.crew.lives[rank]):
+        for rank in (r for r in range(crew.workers) if r != crew.rank):
+            on_roll = rank, roll.lives[rank]
+            if roll.lives[rank] > crew.lives[rank] and not any(guest.is_expected(on_roll) for guest in self._guests):
+                self.refuse(*on_roll)
+            life = knocks(self._store, rank)
+            if life > max(self._known.get(rank, 0), crew.lives[rank]):
                 self._known[rank] = life
                 self._welcome(rank, life)
 
@@ -143,12 +144,17 @@ class Guest:
 
     # --- the matchmaker's
 
+    def is_expected(self, life: tuple[int, int]) -> bool:
+        return not self._over and self._pair.guest == life
+
     def look(self) -> bool:
         """Whether it is still to be let in."""
-        crew = self._matchmaker.crew
-        if crew.roll().lives[self._rank] == self._life:
+        roll = self._matchmaker.crew.roll()
+        if roll.lives[self._rank] == self._life:
             if self._made and any(self._meets(lane) for lane in self._lanes):
                 return True  # what is under way with its former life ends first
+            if roll.generation != self._matchmaker.generation:
+                return True  # this worker is about to forget what it has launched
             self._let_in()
             self._over = True
         elif not self._door.newest(self._rank, self._life) or self._silent():

@@ -72,7 +72,8 @@ class Matchmaker:
         """By place and rank of one that came back (for itself: of each), the first launch in which they meet."""
         self.news: Callable[[], None] = _nothing
         """Called where the crew has heard of something."""
-        self._generation = 0
+        self.generation = 0
+        """The last place where all have forgotten what was launched (attach/roll.py)."""
         self._held = False
         self._lock = threading.RLock()
         self._stopped, self._wake = threading.Event(), threading.Event()
@@ -126,7 +127,7 @@ class Matchmaker:
             self._known.clear()
             self._told.clear()
             self._since.clear()
-            self._generation = self.crew.met
+            self.generation = self.crew.met
 
     def step(self, call: Callable[[], Any]) -> Any:
         """Something that the crew does."""
@@ -142,7 +143,7 @@ class Matchmaker:
 
     def come_back(self, roll: Roll, launches: Mapping[str, int]) -> None:
         """This worker comes back to a run of others with `launches` by place."""
-        self._generation = roll.generation
+        self.generation = roll.generation
         for place, number in launches.items():
             self._publish(self._of("launched", place, self._rank), str(number))
             self._publish(self._of("pair", place, self._rank), IDLE)
@@ -263,7 +264,7 @@ class Matchmaker:
         return f"{what}/{place}/{rank}.{life}"
 
     def _key(self, key: str) -> str:
-        return f"{self._generation}/{key}"
+        return f"{self.generation}/{key}"
 
     def _publish(self, key: str, value: str) -> None:
         self.store.set(self._key(key), value)

@@ -88,15 +88,10 @@ class Newcomer:
         for other in others:
             if not self._is_linked(other) and not self._link(other):
                 return False
-        if roll.place % 2 or crew.rests(others):  # nobody comes while others wait for each other
-            self._until(lambda: self._is_past(roll, others), others, "the end of consensus(), or where they all meet")
+        if roll.rests:
+            self._until(lambda: None if crew.roll().rests else True, others, "the end of their wait for each other")
             return False
         return self._take(others) and self._write(roll)
-
-    def _is_past(self, roll: Roll, others: list[int]) -> bool | None:
-        crew = self.matchmaker.crew
-        resting = not roll.place % 2 and crew.rests(others)
-        return None if crew.roll().place == roll.place and (roll.place % 2 or resting) else True
 
     def _newer(self) -> bool:
         crew = self.matchmaker.crew

@@ -22,6 +22,13 @@ class Roll:
     crew: tuple[int, ...] = ()
     lives_then: tuple[int, ...] = ()
     generation: int = 0
+    opened: int = 0
+    """The newest place to which somebody has come that is the first of a rest."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether some wait for others: each rest has two places, and between them nobody comes in."""
+        return self.place % 2 == 1 or self.opened > self.place
 
     @property
     def text(self) -> str:
