@@ -69,7 +69,8 @@ class Matchmaker:
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
         self._since: dict[tuple[str, int], int] = {}
-        """By place and rank of one that came back (for itself: of each), the first launch in which they meet."""
+        """By place and rank of one that came back (for itself: of each), the first launch in which they meet. That stays
+        so where launches are forgotten: earlier ones are over for one of the two."""
         self.news: Callable[[], None] = _nothing
         """Called where the crew has heard of something."""
         self.generation = 0
@@ -126,7 +127,6 @@ class Matchmaker:
             self._matches.clear()
             self._known.clear()
             self._told.clear()
-            self._since.clear()
             self.generation = self.crew.met
 
     def step(self, call: Callable[[], Any]) -> Any:
