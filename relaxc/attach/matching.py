@@ -69,8 +69,8 @@ class Matchmaker:
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
         self._since: dict[tuple[str, int], int] = {}
-        """By place and rank of one that came back (for itself: of each), the first launch in which they meet. That stays
-        so where launches are forgotten: earlier ones are over for one of the two."""
+        """By place and rank of one that came back (for itself: of each), the first launch in which they meet. It stays
+        where launches are forgotten: earlier ones are over for one of the two."""
         self.news: Callable[[], None] = _nothing
         """Called where the crew has heard of something."""
         self.generation = 0
