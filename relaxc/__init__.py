@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relaxc.api import compile, load
     from relaxc.attach.plan import Plan
+    from relaxc.attach.rejoin import Rejoin, rejoining
     from relaxc.attach.relaxed import Relaxed
 
 __version__ = "0.1.0"
-__all__ = ["Plan", "Relaxed", "__version__", "compile", "load"]
+__all__ = ["Plan", "Rejoin", "Relaxed", "__version__", "compile", "load", "rejoining"]
 
-_HOMES = {"compile": "api", "load": "api", "Plan": "attach.plan", "Relaxed": "attach.relaxed"}
+_HOMES = {
+    "compile": "api", "load": "api", "Plan": "attach.plan", "Relaxed": "attach.relaxed", "Rejoin": "attach.rejoin",
+    "rejoining": "attach.rejoin",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

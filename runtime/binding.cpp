@@ -328,6 +328,10 @@ void define_operations(py::module_& module) {
            })
       .def("give_up", [](Self& self, Job& job) { self.operations.give_up(job); }, Release())
       .def("drain", [](Self& self) { self.operations.drain(); }, Release())
+      .def("link",
+           [](Self& self, int peer, c10::intrusive_ptr<c10d::ProcessGroup> group, int index) {
+             self.carrier.queue()->link(peer, c10d_transport(std::move(group)), index);
+           })
       .def("stop", [](Self& self) { self.carrier.stop(); })
       .def("counters", [](const Self& self) { return self.carrier.counters(self.operations.exposed_seconds()); });
   define_call(operations, &Self::carrier);

@@ -48,6 +48,7 @@ class Queue {
   // Whether this is a forked child's copy: it has no thread, and nothing of it may be waited for or destroyed.
   bool forked() const;
 
+  void link(int peer, std::shared_ptr<Transport> way, int index) { transport_->link(peer, std::move(way), index); }
   uint64_t bytes() const { return transport_->bytes; }  // handed to c10d by this worker
 
   Counters counters;

@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <chrono>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -57,12 +59,14 @@ class C10dTransport final : public Transport {
       : group_(std::move(group)), backend_(group_->getBackend(c10::DeviceType::CPU)) {}
 
   std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) override {
-    std::vector<at::Tensor> tensors{bytes};
     this->bytes += bytes.nbytes();
+    if (auto [way, index] = way_to(peer); way) return way->send(bytes, index, tag);
+    std::vector<at::Tensor> tensors{bytes};
     return std::make_unique<Message>(backend_->send(tensors, peer, tag));
   }
 
   std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) override {
+    if (auto [way, index] = way_to(peer); way) return way->receive(bytes, index, tag);
     std::vector<at::Tensor> tensors{bytes};
     return std::make_unique<Message>(backend_->recv(tensors, peer, tag));
   }
@@ -73,7 +77,24 @@ class C10dTransport final : public Transport {
     return std::make_unique<Collective>(backend_->allreduce(tensors), group_);
   }
 
+  void link(int peer, std::shared_ptr<Transport> way, int index) override {
+    std::lock_guard lock(mutex_);
+    if (ways_.count(peer)) former_.push_back(ways_[peer].first);
+    ways_[peer] = {std::move(way), index};
+  }
+
  private:
+  using Way = std::pair<std::shared_ptr<Transport>, int>;
+
+  Way way_to(int peer) {
+    std::lock_guard lock(mutex_);
+    auto found = ways_.find(peer);
+    return found == ways_.end() ? Way{nullptr, -1} : found->second;
+  }
+
+  std::mutex mutex_;
+  std::map<int, Way> ways_;
+  std::vector<std::shared_ptr<Transport>> former_;  // what failed on them may still be under way
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Backend> backend_;
 };

@@ -25,6 +25,8 @@ class Transport {
   virtual std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) = 0;
+  // From here on messages with `peer` go another way, on which it is `index`. Any thread.
+  virtual void link(int peer, std::shared_ptr<Transport> way, int index) = 0;
 
   std::atomic<uint64_t> bytes{0};  // handed to c10d by this worker
 };

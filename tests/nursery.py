@@ -25,8 +25,8 @@ PROGRAM = Path(__file__).parent / "failures" / "programs" / "nursery.py"
 class Worker:
     """`pid` and `status` are None until they are known."""
 
-    def __init__(self, log: Path) -> None:
-        self.log = log
+    def __init__(self, log: Path, job: dict[str, Any]) -> None:
+        self.log, self.job = log, job
         self.pid: int | None = None
         self.status: int | None = None
 
@@ -74,7 +74,14 @@ class Nursery:
              "log": str(self._folder / f"{number}.{rank}"), **job, **(ranks or {}).get(rank, {})}
             for rank in range(workers)
         ]  # fmt: skip
-        started = [Worker(Path(j["log"])) for j in jobs]
+        return self._begin(jobs)
+
+    def start_again(self, worker: Worker, **more: Any) -> Worker:
+        """One with the job of another, on the same store, and what it is told besides."""
+        return self._begin([{**worker.job, "log": f"{worker.log}.{next(self._count)}", **more}])[0]
+
+    def _begin(self, jobs: list[dict[str, Any]]) -> list[Worker]:
+        started = [Worker(Path(j["log"]), j) for j in jobs]
         self._workers.update({str(w.log): w for w in started})
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(jobs) + "\n")

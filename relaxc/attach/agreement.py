@@ -30,7 +30,7 @@ def facts_of(
 ) -> dict[str, Any]:  # fmt: skip
     return {
         "version of relaxc": relaxc.__version__,
-        "version of torch": torch.__version__,
+        "version of torch": str(torch.__version__),
         "plan": f"{manifest.spec} ({manifest.hash[:12]})",
         "setting": [f"{k} = {v}" for k, v in settings.items()],
         "parameter": [
@@ -76,6 +76,17 @@ def agree(groups: Groups, facts: Facts | RelaxError, messages: Mapping[str, Any]
     _raise_refusals(gathered)
     _compare_facts([g["facts"] for g in gathered])
     _compare_messages(gathered)
+
+
+def agree_with(run: Facts, facts: Facts, rank: int) -> None:
+    """The same for one that comes to a run: what its workers have agreed on."""
+    for what, value in facts.items():
+        difference = _difference(run.get(what), value)
+        if difference:
+            raise ExchangeError(
+                "RX0601", f"the workers differ in {what}: the run has {difference[0]}, rank {rank} has {difference[1]}",
+                "start it again with the plan, model and versions of the others",
+            )  # fmt: skip
 
 
 def _raise_refusals(gathered: Sequence[Mapping[str, Any]]) -> None:

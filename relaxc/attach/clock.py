@@ -51,6 +51,11 @@ class Clock:
         """Whether weights are not complete yet."""
         return self.reached is Reached.AFTER
 
+    @property
+    def rests(self) -> bool:
+        """Whether this is between two iterations."""
+        return self.reached in (Reached.NOTHING, Reached.BEGIN, Reached.AFTER) and not self.backwards
+
     def does(self, stage: str) -> bool:
         """Whether some cohort has something to do in a stage of this iteration."""
         return any(cohort.stage(stage) for cohort in self.cohorts)

@@ -1,16 +1,18 @@
 """Who of the workers is there: heartbeats, the dead, and places where those that live meet, whatever their steps.
 
 It speaks through the store of their group. A worker is dead once somebody's message to it failed, or once nothing was
-heard of it for as long as every wait may last; it stays so, and hears of it where it comes back.
+heard of it for as long as every wait may last; it stays so, and hears of it where it comes back. One that is started
+again is another life of it, which is let in by the roll (attach/roll.py).
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+from relaxc.attach.roll import Roll, change_roll, read_roll
 from relaxc.errors import ExchangeError
 
 BEAT = 1.0
@@ -27,8 +29,14 @@ class Crew:
     def __init__(self, store: Any, rank: int, workers: int, timeout: float) -> None:
         self.rank, self.workers, self.timeout = rank, workers, timeout
         self.dead: set[int] = set()
+        self.lives = [0] * workers
+        """By rank, which life of each worker this one knows of."""
+        self.life = 0
+        """Of this worker."""
+        self.lives_then = (0,) * workers
+        """At the last place where all have met."""
         self._store = store
-        self._deaths = 0
+        self._deaths = -1
         self.met = 0
         self._beaten = self._looked = 0.0
         self.steps = 0
@@ -55,7 +63,7 @@ class Crew:
         return int(self._store.add(f"steps/{rank}", 0))
 
     def look(self) -> bool:
-        """Whether there are dead that this worker has not known of."""
+        """Whether there is news: of the dead, and of those that come back."""
         now = time.monotonic()
         if now - self._looked < NEWS:
             return False
@@ -63,15 +71,28 @@ class Crew:
         if (deaths := self._store.add("deaths", 0)) == self._deaths:
             return False
         self._deaths = deaths
-        others = [r for r in range(self.workers) if r not in self.dead]
-        self.dead |= {r for r in others if self._store.check([f"dead/{r}"])}
+        self.dead |= {r for r in self.living if self.is_buried(r)}
         return True
 
-    def bury(self, rank: int) -> None:
-        """Tell all that a worker is dead."""
-        self.dead.add(rank)
-        self._store.set(f"dead/{rank}", "1")
+    def look_anew(self) -> None:
+        """All is news again."""
+        self._deaths, self._looked = -1, 0.0
+
+    def tell(self) -> None:
+        """Have all look."""
         self._store.add("deaths", 1)
+
+    def is_buried(self, rank: int) -> bool:
+        life = self.life if rank == self.rank else self.lives[rank]
+        return bool(self._store.check([f"dead/{rank}/{life}"]))
+
+    def bury(self, rank: int) -> None:
+        """Tell all that a worker is dead. One that was given up itself has nothing to say."""
+        if rank != self.rank and self.is_buried(self.rank):
+            return
+        self.dead.add(rank)
+        self._store.set(f"dead/{rank}/{self.lives[rank]}", "1")
+        self.tell()
 
     def bury_all(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
@@ -103,28 +124,74 @@ class Crew:
     def here(self) -> int:
         """Say that this worker is at the next place to meet, and which it is."""
         self.met += 1
-        self._store.set(f"here/{self.met}/{self.rank}", "1")
+        while self.met % 2 and not self._open(self.roll()):
+            pass  # the roll has changed meanwhile
+        self._store.set(f"here/{self.met}/{self.rank}/{self.life}", "1")
         return self.met
+
+    def _open(self, roll: Roll) -> bool:
+        """Whether the roll has it that a rest begins: who comes back is in it, or waits until it is over."""
+        return roll.opened >= self.met or change_roll(self._store, roll, replace(roll, opened=self.met))
 
     def rests(self, of: Iterable[int]) -> bool:
         """Whether one of `of` is where all will meet next, so that it launches nothing."""
-        return any(self._store.check([f"here/{self.met + 1}/{r}"]) for r in of if r not in self.dead)
+        return any(self._is_at(self.met + 1, r) for r in of if r not in self.dead)
 
-    def absent(self, place: int, of: Iterable[int]) -> list[int]:
-        """Those of `of` that live and have not come to `place`."""
+    def _is_at(self, place: int, rank: int) -> bool:
+        return bool(self._store.check([f"here/{place}/{rank}/{self.lives[rank]}"]))
+
+    def absent(self, place: int) -> list[int]:
+        """Those that live and have not come to `place`; none where the others have gone on from there."""
         self.look()
-        missing = [r for r in of if r not in self.dead and not self._store.check([f"here/{place}/{r}"])]
+        if self.roll().place >= place:
+            return []
+        missing = [r for r in self.living if not self._is_at(place, r)]
         self.listen(missing)
         return [r for r in missing if r not in self.dead]
 
-    def agreed(self, place: int) -> tuple[int, ...]:
-        """Who was there, the same for all: as the first that asks has it."""
-        found = self._store.compare_set(f"crew/{place}", "", json.dumps(list(self.living)))
-        crew = tuple(json.loads(found))
-        if self.rank not in crew:
+    def agreed(self, place: int, forgets: bool) -> tuple[int, ...] | None:
+        """Who was there, the same for all: as the first that asks has it. None where it must wait on, since somebody
+        has come back. `forgets`: all will forget there what was launched."""
+        roll = self.roll()
+        if roll.place < place:
+            if roll.lives != tuple(self.lives):
+                return None
+            generation = place if forgets else roll.generation
+            new = replace(roll, place=place, crew=self.living, lives_then=roll.lives, generation=generation)
+            if not change_roll(self._store, roll, new):
+                return None
+            roll = new
+        if self.rank not in roll.crew or roll.lives_then[self.rank] != self.life:
             raise given_up(self.rank)
-        self.dead |= set(range(self.workers)) - set(crew)
-        return crew
+        self.dead |= {r for r in self.living if r not in roll.crew and roll.lives_then[r] == self.lives[r]}
+        self.lives_then = roll.lives_then
+        return roll.crew
+
+    # --- those that come back
+
+    def roll(self) -> Roll:
+        return read_roll(self._store, self.workers)
+
+    def admit(self, rank: int, life: int) -> None:
+        self.lives[rank] = life
+        self.dead.discard(rank)
+        self._heard.pop(rank, None)
+        if self.is_buried(rank):
+            self.dead.add(rank)
+
+    def follow(self, roll: Roll) -> None:
+        """As one that comes back: take from the roll who the others are."""
+        self.lives, self.met = list(roll.lives), roll.place
+        self.dead = {r for r in range(self.workers) if r != self.rank and self.is_buried(r)}
+
+    def enter(self, roll: Roll) -> bool:
+        """Whether this life of the worker is on the roll from now on, which was `roll`."""
+        lives = tuple(self.life if r == self.rank else life for r, life in enumerate(roll.lives))
+        entered = change_roll(self._store, roll, replace(roll, lives=lives))
+        if entered:
+            self.admit(self.rank, self.life)
+            self.tell()
+        return entered
 
 
 def given_up(rank: int) -> ExchangeError:
@@ -161,14 +228,19 @@ class Patience:
                 )  # fmt: skip
 
 
-def meet(crew: Crew, step: Callable[[Callable[[], Any]], Any], waited: Callable[[], None]) -> tuple[int, ...]:
+def meet(
+    crew: Crew, step: Callable[[Callable[[], Any]], Any], waited: Callable[[], None], forgets: bool = False
+) -> tuple[int, ...]:
     """Wait until all that live have called this as often. Returns who they are. `step` carries out calls of the crew;
     `waited` is called now and then."""
-    place = step(crew.here)
-    missing, patience = list(range(crew.workers)), Patience(crew)
-    while missing := step(lambda: crew.absent(place, missing)):
+    place, patience = step(crew.here), Patience(crew)
+    while True:
+        while missing := step(lambda: crew.absent(place)):
+            waited()
+            step(lambda: patience.look(missing))
+            time.sleep(LOOK_EVERY)
+        found: tuple[int, ...] | None = step(lambda: crew.agreed(place, forgets))
+        if found is not None:
+            return found
         waited()
-        step(lambda: patience.look(missing))
         time.sleep(LOOK_EVERY)
-    found: tuple[int, ...] = step(lambda: crew.agreed(place))
-    return found

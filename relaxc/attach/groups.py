@@ -25,6 +25,9 @@ DEFAULT_TIMEOUT = timedelta(minutes=5)
 GIVEN_UP = "given up"
 """The key of workers that waited for the others as long as they were told to."""
 LOOK_EVERY = 0.02
+PATIENCE = 4
+"""A group of a lane waits this many times as long as the lane does: a backend's own timeout would close its connections
+to all workers, not only to the lost one."""
 _attached: WeakKeyDictionary[Store, Counter[str]] = WeakKeyDictionary()
 """Attaches by store and the name of the user's group: attach is collective, so all its members count alike. By store,
 since a process that leaves the world and joins another has counted for itself."""
@@ -49,6 +52,10 @@ class Groups:
     rank: int
     workers: int
     timeout: timedelta
+    prefix: str = ""
+    """Of `store`, within the processes' part of it; none where the workers are not all processes."""
+    rejoins: bool = False
+    """Whether this process comes to a run whose groups were made without it: then these are of itself alone."""
 
     def gather(self, value: Any) -> list[Any]:
         """`value` of every worker, in rank order."""
@@ -78,7 +85,7 @@ def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | No
             "RX0600", "torch.distributed is not initialised",
             'call torch.distributed.init_process_group("gloo") before attach, under torchrun',
         )  # fmt: skip
-    limit = _limit(timeout)
+    limit = limit_of(timeout)
     users = group if group is not None else dist.group.WORLD
     rank, workers = dist.get_rank(group), dist.get_world_size(group)
     if users is None or rank < 0:
@@ -88,17 +95,18 @@ def make_groups(group: dist.ProcessGroup | None, timeout: timedelta | float | No
     counted[users.group_name] += 1
     # torchrun's agent keeps its store when it restarts the workers
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = PrefixStore(f"relaxc/{attempt}/{users.group_name}/{counted[users.group_name]}", shared)
+    prefix = f"relaxc/{attempt}/{users.group_name}/{counted[users.group_name]}"
+    store = PrefixStore(prefix, shared)
     _meet(store, rank, workers, limit)
     try:
         exchange, control = (_make(store, part, rank, workers, limit) for part in ("exchange", "control"))
         of_programs = _make(store, "programs", rank, workers, limit) if programs else None
     except RuntimeError as error:
         raise lost(rank, error) from error
-    return Groups(exchange, of_programs, control, store, rank, workers, limit)
+    return Groups(exchange, of_programs, control, store, rank, workers, limit, prefix if group is None else "")
 
 
-def _limit(timeout: timedelta | float | None) -> timedelta:
+def limit_of(timeout: timedelta | float | None) -> timedelta:
     if timeout is None:
         return DEFAULT_TIMEOUT
     limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)

@@ -2,15 +2,16 @@
 
 A launch is offered with a number, and begins once all that take part in it have offered theirs: nothing is sent
 before, so an offer can be withdrawn. Known partners: each worker publishes how many launches it has offered at a place.
-Partners that are ready: a worker has the key `pair/PLACE/RANK`, whose value is
+Partners that are ready: a worker has the key `pair/PLACE/RANK.LIFE`, whose value is
 
     idle            it offers nothing
     wait:K          its launch K waits
     busy:K          its launch K waits, and it is about to claim another's
-    met:R:J:N       its launch was claimed by rank R's launch J, as the N-th match of the two
+    met:R:L:J:N     its launch was claimed by launch J of rank R in its life L, as the N-th match of the two
 
 Of two neighbours that wait the one of higher rank claims: it makes its own key busy, so that nobody claims it
-meanwhile, then the other's met. Each is one comparison in the store, which is atomic.
+meanwhile, then the other's met. Each is one comparison in the store, which is atomic. What names a life that was given
+up says nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relaxc.attach.crew import BEAT, Crew
+from relaxc.attach.roll import Roll
 
 SHORTEST, LONGEST = 0.001, 0.01
 """Seconds between looks at the store while something waits."""
@@ -60,13 +62,19 @@ class Matchmaker:
         self.waits_since: float | None = None
         self.watched: list[Callable[[], bool]] = []
         """Called at each look; false where there is nothing to watch any more."""
-        self._store, self._rank = store, rank
+        self.store, self._rank = store, rank
         self._offers: dict[str, Offer] = {}
-        self._since: dict[str, float] = {}
+        self._offered: dict[str, float] = {}
         self._matches: Counter[tuple[str, int]] = Counter()
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
-        self._generation = 0
+        self._since: dict[tuple[str, int], int] = {}
+        """By place and rank of one that came back (for itself: of each), the first launch in which they meet. It stays
+        where launches are forgotten: earlier ones are over for one of the two."""
+        self.news: Callable[[], None] = _nothing
+        """Called where the crew has heard of something."""
+        self.generation = 0
+        """The last place where all have forgotten what was launched (attach/roll.py)."""
         self._held = False
         self._lock = threading.RLock()
         self._stopped, self._wake = threading.Event(), threading.Event()
@@ -86,7 +94,7 @@ class Matchmaker:
 
     def offer(self, offer: Offer) -> None:
         """Never waits for the store."""
-        self._since[offer.place] = time.monotonic()
+        self._offered[offer.place] = time.monotonic()
         self._offers[offer.place] = offer
         self._wake.set()
 
@@ -119,7 +127,7 @@ class Matchmaker:
             self._matches.clear()
             self._known.clear()
             self._told.clear()
-            self._generation += 1
+            self.generation = self.crew.met
 
     def all_launched(self, offer: Offer) -> bool:
         """Whether those that a launch is for have launched theirs; false where any neighbour will do."""
@@ -130,6 +138,20 @@ class Matchmaker:
         """Something that the crew does."""
         with self._lock:
             return call()
+
+    # --- those that come back
+
+    def meets(self, rank: int, life: int, since: Mapping[str, int]) -> None:
+        """From here on this life of a worker counts, at each place from a launch on. Of the thread."""
+        self._since.update({(place, rank): number for place, number in since.items()})
+        self.crew.admit(rank, life)
+
+    def come_back(self, roll: Roll, launches: Mapping[str, int]) -> None:
+        """This worker comes back to a run of others with `launches` by place."""
+        self.generation = roll.generation
+        for place, number in launches.items():
+            self._publish(self._of("launched", place, self._rank), str(number))
+            self._publish(self._of("pair", place, self._rank), IDLE)
 
     # --- the thread
 
@@ -150,10 +172,13 @@ class Matchmaker:
     def _round(self) -> bool:
         """Whether there is something to look for."""
         self.crew.beat()
+        if self.crew.look():
+            self.news()
+        if self._rank in self.crew.dead:  # whoever trains hears of it
+            return False
         if not self._offers and not self.watched:
             self.crew.deaf()
             return False
-        self.crew.look()
         self.watched = [call for call in self.watched if call()]
         self._look(claim=not self._held)
         return bool(self._offers or self.watched)
@@ -170,30 +195,36 @@ class Matchmaker:
     def _tell(self, offer: Offer) -> None:
         """Of launches that wait for certain workers, how many there were."""
         if offer.crew is not None and self._told.get(offer.place) != offer.number:
-            self._publish(f"launched/{offer.place}/{self._rank}", str(offer.number + 1))
+            self._publish(self._of("launched", offer.place, self._rank), str(offer.number + 1))
             self._told[offer.place] = offer.number
 
     def _met(self, offer: Offer) -> Match | None:
         assert offer.crew is not None
         self._tell(offer)
-        others = [r for r in offer.crew if r != self._rank]
-        missing = [r for r in others if r not in self.crew.dead and self._launched(offer.place, r) <= offer.number]
+        others = [r for r in offer.crew if r != self._rank and self._counts(offer, r)]
+        missing = [r for r in others if self._launched(offer.place, r) <= offer.number]
         if missing:
             self.crew.listen(missing)
             return None
-        return Match(tuple((r, offer.number) for r in others if r not in self.crew.dead), offer.number)
+        return Match(tuple((r, offer.number) for r in others), offer.number)
+
+    def _counts(self, offer: Offer, rank: int) -> bool:
+        """Whether a worker takes part in this launch of its partners."""
+        return rank not in self.crew.dead and offer.number >= self._since.get((offer.place, rank), 0)
 
     def _launched(self, place: str, rank: int) -> int:
-        return int(self._read(f"launched/{place}/{rank}") or 0)
+        return int(self._read(self._of("launched", place, rank)) or 0)
 
     # --- whoever is ready
 
     def _ready(self, offer: Offer, claim: bool) -> Match | None:
-        mine, waits = f"pair/{offer.place}/{self._rank}", f"wait:{offer.number}"
+        mine, waits = self._of("pair", offer.place, self._rank), f"wait:{offer.number}"
         value = self._read(mine) or IDLE
         if value.startswith("met:"):
             self._publish(mine, IDLE)
-            rank, number, tag = map(int, value.split(":")[1:])
+            rank, life, number, tag = map(int, value.split(":")[1:])
+            if life != self.crew.lives[rank]:
+                return None
             self._matches[offer.place, rank] = tag + 1
             return Match(((rank, number),), tag)
         living = [r for r in offer.neighbours if r not in self.crew.dead]
@@ -207,14 +238,18 @@ class Matchmaker:
 
     def _claim(self, offer: Offer, mine: str, waits: str, living: list[int]) -> Match | None:
         lower = _from(offer.number, [r for r in living if r < self._rank])
-        waiting = {r: value for r in lower if (value := self._read(f"pair/{offer.place}/{r}")).startswith("wait:")}
+        waiting = {
+            r: value for r in lower if (value := self._read(self._of("pair", offer.place, r))).startswith("wait:")
+        }
         if waiting and self._defers(offer, [r for r in living if r > self._rank]):
             return None
         if not waiting or not self._change(mine, waits, f"busy:{offer.number}"):
             return None
         for rank, value in waiting.items():
             tag = self._matches[offer.place, rank]
-            if self._change(f"pair/{offer.place}/{rank}", value, f"met:{self._rank}:{offer.number}:{tag}"):
+            if self._change(
+                self._of("pair", offer.place, rank), value, f"met:{self._rank}:{self.crew.life}:{offer.number}:{tag}"
+            ):
                 self._publish(mine, IDLE)
                 self._matches[offer.place, rank] = tag + 1
                 return Match(((rank, int(value.removeprefix("wait:"))),), tag)
@@ -223,28 +258,37 @@ class Matchmaker:
 
     def _defers(self, offer: Offer, higher: list[int]) -> bool:
         """Whether one that may claim this worker waits already: it would starve if others were always quicker."""
-        fresh = time.monotonic() - self._since[offer.place] < COURTESY
-        return fresh and any(self._read(f"pair/{offer.place}/{r}").startswith("wait:") for r in higher)
+        fresh = time.monotonic() - self._offered[offer.place] < COURTESY
+        return fresh and any(self._read(self._of("pair", offer.place, r)).startswith("wait:") for r in higher)
 
     # --- the store
 
+    def _of(self, what: str, place: str, rank: int) -> str:
+        """A key of a worker, in the life that counts."""
+        life = self.crew.life if rank == self._rank else self.crew.lives[rank]
+        return f"{what}/{place}/{rank}.{life}"
+
     def _key(self, key: str) -> str:
-        return f"{self._generation}/{key}"
+        return f"{self.generation}/{key}"
 
     def _publish(self, key: str, value: str) -> None:
-        self._store.set(self._key(key), value)
+        self.store.set(self._key(key), value)
 
     def _read(self, key: str) -> str:
         """Empty where it was never written: asking for what is not there would wait."""
-        if key not in self._known and not self._store.check([self._key(key)]):
+        if key not in self._known and not self.store.check([self._key(key)]):
             return ""
         self._known.add(key)
-        found: bytes = self._store.get(self._key(key))
+        found: bytes = self.store.get(self._key(key))
         return found.decode()
 
     def _change(self, key: str, old: str, new: str) -> bool:
         """Compare, and set where it is as expected."""
-        return bool(self._store.compare_set(self._key(key), old, new).decode() == new)
+        return bool(self.store.compare_set(self._key(key), old, new).decode() == new)
+
+
+def _nothing() -> None:
+    return None
 
 
 def _from(number: int, ranks: list[int]) -> list[int]:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from relaxc.attach import machines
-from relaxc.attach.agreement import agree, facts_of, messages_of
+from relaxc.attach.agreement import agree, agree_with, facts_of, messages_of
 from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.engine import make_engine
@@ -24,7 +24,9 @@ from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, re
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
+from relaxc.attach.rejoin import Rejoin, announce, find, groups_alone, refuse_group
 from relaxc.attach.relaxed import Relaxed, refuse_attached
+from relaxc.attach.snapshot import share_state
 from relaxc.build.plan_files import MANIFEST, read_plan, usable_library
 from relaxc.build.runtime import carried_runtime, load_runtime
 from relaxc.errors import BuildError, ExchangeError, ModelError, RelaxError
@@ -44,13 +46,14 @@ class Plan:
     def attach(
         self, model: nn.Module, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], *,
         group: dist.ProcessGroup | None = None, scaler: Any = None, timeout: timedelta | float | None = None,
-        check_every: int = 0,
+        check_every: int = 0, rejoin: Rejoin | None = None,
     ) -> Relaxed:  # fmt: skip
         """Train this model as the plan says, from now on.
 
         Collective: every worker of `group` (default: all processes) calls it. Parameters and buffers become rank 0's.
         `scaler`: the GradScaler in use. `timeout` (seconds, default 300) bounds every wait. `check_every` K > 0
-        compares the replicas after every K-th iteration.
+        compares the replicas after every K-th iteration. `rejoin`: what relaxc.rejoining() returned, for a worker that
+        was lost and is started again while the others train on.
 
         Raise ModelError (RX04) for a model that can't be served, ExchangeError (RX06) where the workers disagree or
         are not there, BuildError (RX05) where the runtime can't be built; then nothing has been changed.
@@ -59,19 +62,28 @@ class Plan:
         if dist.is_available() and dist.is_initialized() and dist.get_rank(group) >= 0:
             refuse_backend(self.manifest, dist.get_backend(group))
         runtime = self._load_runtime()  # before the workers meet: it may have to be built, and nobody waits for that
-        groups = make_groups(group, timeout, any(body.program is not None for body in self.manifest.bodies))
+        has_programs = any(body.program is not None for body in self.manifest.bodies)
+        if rejoin is not None:
+            refuse_group(group, rejoin)
+            prefix, run = find(rejoin, self.manifest.hash)
+            groups = groups_alone(rejoin, prefix, timeout, has_programs)
+        else:
+            groups, run = make_groups(group, timeout, has_programs), None
         settings = {"check_every": check_every, "scaler": scaler is not None}
-        manifest, read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings)
+        manifest, read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings, run)
         assert not isinstance(runtime, BuildError)
-        try:
-            broadcast_model(model, groups)
-        except RuntimeError as error:
-            raise lost(groups.rank, error) from error
+        if rejoin is None:
+            try:
+                broadcast_model(model, groups)
+            except RuntimeError as error:
+                raise lost(groups.rank, error) from error
         watch = Watch(groups)
         running = make_engine(runtime, self.library, manifest, read, schedule, groups)
         programs = make_programs(
             runtime, self.library, manifest, read, groups, watch, optimizers, scaler, fitted
         )  # fmt: skip
+        if programs is not None:
+            share_state(programs, manifest, model, optimizers, groups)
         attached = Attached(manifest, model, read, schedule, groups, watch, running, programs)
         return Relaxed(attached, optimizers, scaler, check_every)
 
@@ -83,9 +95,10 @@ class Plan:
 
     def _fit(
         self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], groups: Groups,
-        runtime: ModuleType | BuildError, settings: dict[str, Any],
+        runtime: ModuleType | BuildError, settings: dict[str, Any], run: dict[str, Any] | None,
     ) -> tuple[Manifest, ModelParameters, Schedule, FittedPrograms]:  # fmt: skip
-        """Fit the plan to the model, the workers and their machines, and see that all workers did the same."""
+        """Fit the plan to the model, the workers and their machines, and see that all workers did the same. `run` are
+        the facts of a run that this worker comes back to."""
         try:
             if isinstance(runtime, BuildError):
                 raise runtime
@@ -97,12 +110,18 @@ class Plan:
             fitted = fit_programs(manifest, read, schedule, optimizers)
             shaky = unsettled(manifest, groups.workers)
         except RelaxError as error:
-            agree(groups, error, {})
+            if run is None:
+                agree(groups, error, {})
             raise
         messages = messages_of([*schedule.pieces, *fitted.pieces])
         if inners := machines.inners(manifest):
             settings = settings | {"workers of a machine": ", ".join(map(str, inners))}
-        agree(groups, facts_of(manifest, model, read, schedule, fitted, settings), messages)
+        facts = facts_of(manifest, model, read, schedule, fitted, settings)
+        if run is None:
+            agree(groups, facts, messages)
+            announce(groups, self.manifest.hash, facts, manifest, schedule.bodies)
+        else:
+            agree_with(run, facts, groups.rank)
         doubts = [f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(manifest, schedule.bodies)]
         doubts += [*machines.doubts(self.manifest), *disconnected(manifest, groups.workers), *shaky]
         for doubt in doubts if groups.rank == 0 else ():

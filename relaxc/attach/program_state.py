@@ -67,13 +67,18 @@ class ProgramState:
         self._programs.complete()
         self._programs.come_to_rest()
         self._programs.drain()
+        made = self.now()
+        self._programs.launch_again()
+        return made
+
+    def now(self) -> dict[str, Any]:
+        """Weights are complete and nothing that is waited for is under way."""
         made: dict[str, Any] = {}
         for clock in self._programs.clocks:
             for cohort, numbers in zip(clock.cohorts, _numbers(clock), strict=True):
                 made |= {f"{_control(cohort)}{key}/rank{self._rank}": value for key, value in numbers.items()}
         made |= {f"{held.key}/rank{self._rank}": held.value() for held in self._held()}
         made |= {f"{e.key}/rank{self._rank}": e.view.clone() for e in self._entries() if e.view.numel()}
-        self._programs.launch_again()
         return made
 
     def read(self, saved: Saved) -> Read:
@@ -88,8 +93,14 @@ class ProgramState:
     def load(self, read: Read) -> None:
         asynchrony = self._programs.asynchrony
         if asynchrony is not None:
-            asynchrony.come_to_rest()
+            asynchrony.come_to_rest(forgets=True)
             asynchrony.forget()
+        self.take(read)
+        if asynchrony is not None:
+            asynchrony.go_on()
+
+    def take(self, read: Read) -> None:
+        """While nothing is under way."""
         self._programs.traffic.forget()
         for clock in self._programs.clocks:
             clock.rewind()
@@ -99,8 +110,6 @@ class ProgramState:
             restore(cohort, numbers)
             for block, lane in cohort.lanes.items():
                 lane.launches = cohort.control.counts.runs.get(block, 0)
-        if asynchrony is not None:
-            asynchrony.go_on()
 
     def _entries(self) -> Iterator[_Entry]:
         for cohort in self._programs.cohorts:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch._C._distributed_c10d import PrefixStore  # its own, which it doesn't export to type checkers
+from torch._C._distributed_c10d import HashStore, PrefixStore  # its own, which it doesn't export to type checkers
 
 from relaxc.attach.asynchrony import Asynchrony
 from relaxc.attach.buffers import make_memory
@@ -19,7 +19,7 @@ from relaxc.attach.calls import Site
 from relaxc.attach.clock import Clock, Reached
 from relaxc.attach.cohort import Cohort, Settings, Worker
 from relaxc.attach.fitting import FittedPrograms
-from relaxc.attach.groups import Groups, join_group
+from relaxc.attach.groups import PATIENCE, Groups, join_group
 from relaxc.attach.lanes import Lane
 from relaxc.attach.low_rank import start_factors
 from relaxc.attach.matching import Matchmaker
@@ -54,6 +54,9 @@ class Programs:
         self._told = False
         self.paused = False
         """Within consensus() and swap()."""
+
+        self.copy_state: Callable[[], bytes] = bytes
+        """What one that comes back takes over from this worker."""
 
         self.naming: Callable[[int], None] | None = None
         """Within join(), tells the other workers of a step of this optimiser."""
@@ -115,6 +118,13 @@ class Programs:
         if self.naming is not None:
             self.naming(self.by_optimizer.index(clock))
 
+    def after(self, clock: Clock) -> None:
+        clock.after()
+        if self.asynchrony is not None and self.asynchrony.wanted and all(c.rests for c in self.clocks):
+            self.complete()
+            assert self.asynchrony.door is not None
+            self.asynchrony.door.give(self.copy_state)
+
     def asked(self, training: bool) -> None:
         """Weights are needed. Where that is for training, the next iteration begins, and a step that was left out is
         noticed."""
@@ -150,7 +160,7 @@ class Programs:
         begun = [clock for clock in self.clocks if clock.reached is Reached.BEGIN]
         if self.asynchrony is not None and self._fresh:
             self._fresh = False
-            self.asynchrony.come_to_rest()
+            self.asynchrony.come_to_rest(forgets=True)
             self.asynchrony.forget()
             self.asynchrony.go_on()
         if any(clock.does("begin") for clock in begun):
@@ -306,7 +316,8 @@ class _Lanes:
         group = None
         if groups.workers > 1:
             part, limit = f"lane/{len(self._made)}", PATIENCE * groups.timeout
-            group = join_group(groups.store, part, groups.rank, groups.workers, limit)
+            whom = (HashStore(), part, 0, 1) if groups.rejoins else (groups.store, part, groups.rank, groups.workers)
+            group = join_group(*whom, limit)
         lane = Lane(
             cohort.program, block, cohort.sites, cohort.partners, self._operations(group), self._traffic,
             self._matchmaker, self._watch,
@@ -316,11 +327,6 @@ class _Lanes:
 
     def together(self) -> Asynchrony | None:
         return Asynchrony(self._made, self._matchmaker, self._groups, self._watch) if self._made else None
-
-
-PATIENCE = 4
-"""A group of a lane waits this many times as long as the lane does: a backend's own timeout would close its connections
-to all workers, not only to the lost one."""
 
 
 def _site(

@@ -72,7 +72,7 @@ class ProgramStep:
     def after(self) -> None:
         self.give_back()
         with torch.no_grad():
-            self._clock.after()
+            self._programs.after(self._clock)
         self._programs.stepped()
 
 

@@ -65,3 +65,41 @@ def test_the_second_attempt_trains(runs) -> None:
     results = [json.loads((folder / f"done.1.{rank}").read_text()) for rank in (0, 1)]
     assert results[0] == results[1]
     assert results[0]["iterations"] == 8
+
+
+def test_a_worker_that_its_own_torchrun_starts_again_rejoins(tmp_path: Path) -> None:
+    """One torchrun for each worker, as the README has it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program, workers = PROGRAM.with_name("comes_back.py"), 3
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "--max-restarts=1"]
+    started = [
+        subprocess.Popen(
+            [*command, str(program), str(rank), str(workers), str(port), str(tmp_path)], stderr=subprocess.PIPE, text=True,
+            start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(workers)
+    ]  # fmt: skip
+    try:
+        wait_for(started, [tmp_path / f"attached.{rank}.0" for rank in range(workers)])
+        time.sleep(1)
+        os.kill(int((tmp_path / "attached.2.0").read_text()), signal.SIGKILL)
+        wait_for(started, [tmp_path / "attached.2.1"])
+        time.sleep(1)
+        (tmp_path / "end").touch()
+        said = [process.communicate(timeout=60)[1] for process in started]
+        assert [process.returncode for process in started] == [0] * workers, said
+        assert len({(tmp_path / f"done.{rank}").read_text() for rank in range(workers)}) == 1
+    finally:
+        for process in started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def wait_for(started: list[subprocess.Popen[str]], paths: list[Path]) -> None:
+    end = time.monotonic() + 90
+    while not all(path.exists() and path.read_text() for path in paths):
+        assert time.monotonic() < end and all(process.poll() is None for process in started)
+        time.sleep(0.1)

@@ -36,6 +36,8 @@ SPECS = {
     "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
     "pairs": "relax weights { topology = random_pairs, delay = async }",
     "ring weights": "relax weights { topology = ring, delay = async }",
+    "8 bits": (Path(__file__).parents[3] / "specs" / "swarm_8bit.relax").read_text(),
+    "adpsgd": (Path(__file__).parents[3] / "specs" / "adpsgd.relax").read_text(),
     "average": """algorithm average {
   step
   let own = weight
@@ -212,6 +214,68 @@ def wander(job, log):
         log("consensus", weight=model.bias[0].item(), workers=relaxed._consensus.groups.workers)
     relaxed.detach()
     log("stats", **relaxed.stats())
+
+
+def return_(job, log):
+    """Trains at its own pace until a file appears. A worker that is started `again` finds the run and rejoins, as a
+    script would; amid that it may `die` or `pause` in the method `amid` of Newcomer."""
+    rejoin = None
+    if job.get("again"):
+        host, port = job["store"].removeprefix("tcp://").split(":")
+        store = dist.TCPStore(host, int(port), is_master=False, wait_for_workers=False)
+        rejoin = relaxc.rejoining(store, job["rank"], job["workers"])
+        arrange_amid(job, log)
+    else:
+        join(job)
+    torch.manual_seed(job["rank"] + 10 * bool(rejoin))
+    model = nn.Sequential(nn.Linear(200, job.get("width", 300)), nn.BatchNorm1d(job.get("width", 300)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    relaxed = PLANS[job["spec"]].attach(model, optimizer, timeout=job["timeout"], rejoin=rejoin)
+    momentum = sum(float(s["momentum_buffer"].abs().sum()) for s in optimizer.state.values() if s)
+    log("attached", seen=model[1].num_batches_tracked.item(), momentum=momentum)
+    number, rests = 0, [t for t in job.get("rests", []) if t > time.monotonic()]
+    while not Path(job["until"]).exists():
+        optimizer.zero_grad()
+        model(torch.randn(8, 200)).square().mean().backward()
+        optimizer.step()
+        number += 1
+        log("step", number=number, **relaxed.stats())
+        time.sleep(0.01)
+        if rests and time.monotonic() > rests[0]:
+            with relaxed.consensus():
+                log("rest", at=rests.pop(0), weight=model[0].weight.double().sum().item(),
+                    workers=relaxed._consensus.groups.workers)  # fmt: skip
+    with relaxed.consensus():
+        log("consensus", weight=model[0].weight.double().sum().item(), workers=relaxed._consensus.groups.workers)
+    state = relaxed.state_dict()
+    relaxed.load_state_dict(state)
+    before = relaxed.stats()["landed"]
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.randn(8, 200)).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.01)
+    with relaxed.consensus():
+        log("loaded", landed=relaxed.stats()["landed"] - before, weight=model[0].weight.double().sum().item())
+    relaxed.detach()
+    log("stats", **relaxed.stats())
+
+
+def arrange_amid(job, log):
+    from relaxc.attach.newcomer import Newcomer
+
+    if "amid" not in job:
+        return
+    method = getattr(Newcomer, job["amid"])
+
+    def act(self, *given):
+        log("amid")
+        time.sleep(job.get("pause", 0))
+        if job.get("die"):
+            die(job)
+        return method(self, *given)
+
+    setattr(Newcomer, job["amid"], act)
 
 
 # --- ends and forks, in one worker or two
