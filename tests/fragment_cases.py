@@ -49,7 +49,7 @@ class World:
 
     def code(self, value: Array) -> bytes:
         assert self.codec is not None
-        return evaluate.encode(self.codec, value, parameter_keys(KEY, self.parameter), self.first, self.shared)
+        return evaluate.encode(self.codec, value, parameter_keys(KEY, self.parameter), self.first, shared=self.shared)
 
     @property
     def shared(self) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def test_mixes(pool: Pool, name: str, workers: int, inner: int) -> None:
 def as_the_interpreter(pool: Pool, spec: str, workers: int) -> None:
     answers = pool.run(programs.train, workers, spec, programs.MOMENTUM)
     wanted, interpreter = programs.interpreted(spec, workers, programs.MOMENTUM)
-    for rank, (seen, state, (sent, predicted)) in enumerate(answers):
+    for rank, (seen, state, (sent, predicted, _)) in enumerate(answers):
         assert sent == predicted, "bytes on the wire are not the plan's"
         for iteration in range(programs.ITERATIONS):
             for p in programs.PARAMETERS:
