@@ -20,6 +20,8 @@ from relaxc.wire.parameters import Parameter
 SHAPES = {"a": ((40, 30), "f32"), "b": ((7,), "f32"), "c": ((5, 120), "f64")}
 PARAMETERS = [Parameter(n, name, shape, dtype) for n, (name, (shape, dtype)) in enumerate(SHAPES.items())]
 RATE, ITERATIONS = 0.1, (25, 40, 32, 28)
+PATIENCE = 300
+"""Iterations more, on a busy machine, until something has landed."""
 
 CODED = "let code = encode(weight, minmax(4, block = 64, rounding = stochastic))"
 SPECS = {
@@ -82,7 +84,9 @@ def train(rank: int, workers: int, spec: str, path: str) -> tuple[list[list[Any]
     draw, seen = random.Random(rank), []
     tensors = [model[p.name] for p in PARAMETERS]
     with relaxed.record(path):
-        for iteration in range(ITERATIONS[rank]):
+        for iteration in range(ITERATIONS[rank] + PATIENCE):
+            if iteration >= ITERATIONS[rank] and relaxed.stats()["landed"]:
+                break
             made = [torch.from_numpy(gradient(rank, iteration, p)).reshape(p.shape) for p in PARAMETERS]
             optimizer.zero_grad()
             torch.autograd.backward(tensors, made)
@@ -124,10 +128,10 @@ def test_the_interpreter_goes_the_same_way(pool: Pool, name: str, workers: int, 
         program, PARAMETERS, workers, SEED, [first_weight(p) for p in PARAMETERS], Sgd,
         read_record(tmp_path, workers),
         lambda worker, iteration, _weights: [gradient(worker, iteration, p) for p in PARAMETERS],
-        ITERATIONS[:workers],
+        [len(weights) for weights in found],
     )  # fmt: skip
     for worker in range(workers):
-        for iteration in range(ITERATIONS[worker]):
+        for iteration in range(len(found[worker])):
             for p in PARAMETERS:
                 one, other = found[worker][iteration][p.number], wanted[worker][iteration][p.number]
                 assert np.array_equal(one, other), f"worker {worker}, {p.name} after iteration {iteration}"

@@ -174,7 +174,9 @@ def test_while_all_hold_nobody_claims_and_what_is_counted_on_begins(stores) -> N
         known = [Launched(maker, 1, crew=(0, 1)) for maker in team.makers]
         for maker in team.makers:
             maker.hold()
-            maker.step(maker.crew.beats)  # an answer of the store, as all have when they meet: what was told before is there
+            maker.step(
+                maker.crew.beats
+            )  # an answer of the store, as all have when they meet: what was told before is there
         for maker in team.makers:
             maker.settle()
         assert all(launch.begun.is_set() for launch in known)
