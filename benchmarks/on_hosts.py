@@ -1,12 +1,13 @@
 """Run a benchmark's workers on hosts and read what worker 0 has to say: one JSON object, its last line."""
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from relaxc.demo.hosts import Hosts
+from relaxc.demo.hosts import Hosts, Unavailable
 from relaxc.demo.supervisor import lines, start_worker
 
 
@@ -32,6 +33,21 @@ def run_workers(hosts: Hosts, script: str, arguments: Sequence[str]) -> dict[str
     *_, last = lines(workers)
     result: dict[str, Any] = json.loads(last)
     return result
+
+
+def main(about: str | None, worker: Callable[[], None], figures: Callable[[], list[Figure]]) -> int:
+    """A benchmark's command line: `--worker` on a host, else the figures, `--json` for other programs."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker()
+        return 0
+    try:
+        return show(figures(), arguments.json)
+    except Unavailable as error:
+        sys.exit(f"hosts cannot be made here, so nothing was measured: {error}")
 
 
 def show(figures: Sequence[Figure], as_json: bool) -> int:

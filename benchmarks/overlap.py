@@ -4,7 +4,6 @@ gradient: an iteration with both, against the longer of the two alone.
 All three alternate in one run, over links shaped with ``tc tbf``; the result is a ratio of medians.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -16,11 +15,11 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from exchange import Given
-from on_hosts import Figure, run_workers, show
+from on_hosts import Figure, main, run_workers
 from torch import nn
 
 import relaxc
-from relaxc.demo.hosts import Unavailable, shaped_hosts
+from relaxc.demo.hosts import shaped_hosts
 
 HOSTS, MEGABITS = 2, 200
 WIDTH, LAYERS = 512, 4
@@ -116,26 +115,15 @@ def worker() -> None:
     dist.destroy_process_group()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        worker()
-        return 0
-    try:
-        with shaped_hosts(HOSTS, MEGABITS) as hosts:
-            result = run_workers(hosts, __file__, [])
-    except Unavailable as error:
-        sys.exit(f"hosts cannot be made here, so nothing was measured: {error}")
+def figures() -> list[Figure]:
+    with shaped_hosts(HOSTS, MEGABITS) as hosts:
+        result = run_workers(hosts, __file__, [])
     longer = max(result["compute"], result["exchange"])
-    found = [
+    return [
         Figure("dpsgd's iteration to the longer of exchange and computation", ASKED, result["both"] / longer, True),
         Figure("  the shorter of the two to the longer", 0.8, min(result["compute"], result["exchange"]) / longer),
     ]
-    return show(found, arguments.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, worker, figures))

@@ -4,7 +4,6 @@ irecv, in full precision and in 8 bits by the modulo codec.
 All four alternate in one run; results are ratios of medians.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -15,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from exchange import Given
-from on_hosts import Figure, run_workers, show
+from on_hosts import Figure, main, run_workers
 from torch import Tensor, nn
 
 import relaxc
@@ -133,30 +132,16 @@ def worker() -> None:
     dist.destroy_process_group()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        worker()
-        return 0
+def figures() -> list[Figure]:
     with unshaped_hosts(2) as hosts:
-        result = run_workers(hosts, __file__, [])
-    found = [
-        Figure(
-            "pair average, full precision, to eager torch's time",
-            ASKED_FULL,
-            result["full"] / result["eager_full"],
-            True,
-        ),
-        Figure(
-            "pair average, modulo 8bit, times eager torch's speed", ASKED_CODED, result["eager_coded"] / result["coded"]
-        ),
-        Figure("  modulo 8bit, times full precision's speed", 1.0, result["full"] / result["coded"]),
+        taken = run_workers(hosts, __file__, [])
+    full, coded = taken["full"] / taken["eager_full"], taken["eager_coded"] / taken["coded"]
+    return [
+        Figure("pair average, full precision, to eager torch's time", ASKED_FULL, full, True),
+        Figure("pair average, modulo 8bit, times eager torch's speed", ASKED_CODED, coded),
+        Figure("  modulo 8bit, times full precision's speed", 1.0, taken["full"] / taken["coded"]),
     ]
-    return show(found, arguments.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, worker, figures))

@@ -5,12 +5,8 @@ sleeps, as a loop does that waits for an accelerator: the cores of one machine a
 give the others more of them. All ways alternate in one run; figures are ratios of medians.
 """
 
-import argparse
 import json
-import os
-import socket
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,11 +14,12 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from on_hosts import Figure, show
+from on_hosts import Figure, main, run_workers
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import relaxc
+from relaxc.demo.hosts import unshaped_hosts
 
 WORKERS, SLOWER = 4, 5
 SPEC = "relax weights { topology = ready_pairs(complete), delay = async }"
@@ -111,50 +108,23 @@ def worker() -> None:
     everyone: list[dict[str, float]] = [{} for _ in range(WORKERS)]
     dist.all_gather_object(everyone, measure())
     if dist.get_rank() == 0:
-        print(json.dumps(everyone), flush=True)
+        print(json.dumps({"by rank": everyone}), flush=True)
     dist.destroy_process_group()
 
 
-def run() -> list[dict[str, float]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    given = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(WORKERS)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--worker"], env={**given, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(WORKERS)
-    ]
-    said = [process.communicate()[0] for process in started]
-    if any(process.returncode for process in started):
-        sys.exit("a worker failed")
-    found: list[dict[str, float]] = json.loads(said[0])
-    return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        worker()
-        return 0
-    *fast, slow = run()
+def figures() -> list[Figure]:
+    with unshaped_hosts(WORKERS) as hosts:
+        *fast, slow = run_workers(hosts, __file__, [])["by rank"]
     kept = min(one["uneven"] / one["even"] for one in fast)
     ddp = statistics.median(one["ddp uneven"] / one["ddp even"] for one in fast)
-    return show(
-        [
-            Figure("ready_pairs: step rate beside a slow worker to that without", 0.95, kept),
-            Figure("  DistributedDataParallel's", 0.0, ddp),
-            Figure("  exchanges of the slow worker to those of the others", 0.0,
-                   slow["landed"] / statistics.mean(one["landed"] for one in fast)),
-            Figure("seconds that a training loop has waited", 0.0, max(o["waited"] for o in (*fast, slow)), True),
-        ],
-        arguments.json,
-    )  # fmt: skip
+    landed = slow["landed"] / statistics.mean(one["landed"] for one in fast)
+    return [
+        Figure("ready_pairs: step rate beside a slow worker to that without", 0.95, kept),
+        Figure("  DistributedDataParallel's", 0.0, ddp),
+        Figure("  exchanges of the slow worker to those of the others", 0.0, landed),
+        Figure("seconds that a training loop has waited", 0.0, max(o["waited"] for o in (*fast, slow)), True),
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, worker, figures))

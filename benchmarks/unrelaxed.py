@@ -4,7 +4,6 @@
 of the ratios of neighbouring steps.
 """
 
-import argparse
 import copy
 import json
 import statistics
@@ -15,7 +14,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from on_hosts import Figure, run_workers, show
+from on_hosts import Figure, main, run_workers
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -93,16 +92,9 @@ def with_workers(count: int) -> Figure:
     return Figure(f"step time to DDP's, {count} workers", ASKED, ratio, at_most=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        worker()
-        return 0
-    return show([with_workers(count) for count in (2, 4)], arguments.json)
+def figures() -> list[Figure]:
+    return [with_workers(count) for count in (2, 4)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, worker, figures))

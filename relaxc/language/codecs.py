@@ -124,6 +124,8 @@ def _arguments(
             values[name] = AUTO
             continue
         values[name] = READ[kinds[name]](definition.name, written, report)
+        if kinds[name] == "number" and _has_states(definition):
+            _refuse_zero(name, written, report)
     for parameter in definition.parameters:
         if parameter.name not in values:
             values[parameter.name] = _default(definition, parameter, kinds[parameter.name], e, names, report)
@@ -134,8 +136,20 @@ def _arguments(
 
 def _follows(definition: syntax.Codec, written: syntax.Expression) -> bool:
     """Whether a number is left to the codec, which has states to find it by."""
-    stated = any(isinstance(s, syntax.State) for s in definition.body)
-    return stated and isinstance(written, syntax.Name) and written.name == AUTO
+    return _has_states(definition) and isinstance(written, syntax.Name) and written.name == AUTO
+
+
+def _has_states(definition: syntax.Codec) -> bool:
+    return any(isinstance(s, syntax.State) for s in definition.body)
+
+
+def _refuse_zero(name: str, written: syntax.Expression, report: Report) -> None:
+    """In the body 0 stands for auto."""
+    value = numeric(written)
+    if value is not None and value <= 0:
+        report.error(
+            "RX0208", f"{name} is {_shown(written)}", written.span, "not above 0", f"write {name} = auto, or a number"
+        )
 
 
 def _bound(

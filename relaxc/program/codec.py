@@ -284,6 +284,9 @@ class _Lowering(CodecExpressions):
         if not 0 < part < math.inf or (part >= 1 and not part.is_integer()):
             help = "use a share such as 1%, or a whole number of elements"
             raise Mistake("RX0236", wire.width.span, f"{part:g} of the elements of a block", help)
+        if self.unit == "block" and part >= self.block:
+            told = self.told() or "keep fewer than there are"
+            raise Mistake("RX0236", wire.width.span, f"{part:g} of the {self.block} elements of a block", told)
         return part
 
     def width(self, wire: syntax.Wire) -> int:

@@ -11,7 +11,6 @@ nothing has landed yet, there is no gradient to step with. Anywhere else an abse
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from relaxc.program.aloft import Asynchronous
-from relaxc.program.arithmetic import Evaluator, host_number, name_of, settled
+from relaxc.program.arithmetic import Evaluator, host_number, name_of
 from relaxc.program.evaluate import encode, round_to
 from relaxc.program.exchange import (
     Code,
@@ -61,7 +60,7 @@ from relaxc.program.ir import (
 from relaxc.program.messages import run_messages
 from relaxc.program.paths import Gradient
 from relaxc.program.relays import Held
-from relaxc.program.store import Late, Rule, Scope, Store, Values
+from relaxc.program.store import Late, Rule, Scope, Store, Values, first_value, updated
 from relaxc.topology.kinds import located as located_topology
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
@@ -128,7 +127,7 @@ class Interpreter:
             scope = self._scope(parameter, body, store, [None] * self.workers)
             for state in body.states:
                 values = self._value(state.initial, scope)
-                store.states[state.name] = [_shaped(v, state.shape, scope) for v in values]
+                store.states[state.name] = [first_value(v, state.shape, scope) for v in values]
         return store
 
     def _body(self, parameter: Parameter) -> Body | None:
@@ -210,7 +209,7 @@ class Interpreter:
             elif name == "grad":
                 scope.grad[w], scope.present[w] = scope.stored(value), True
             else:
-                scope.store.states[name][w] = _updated(scope.store.states[name][w], value)
+                scope.store.states[name][w] = updated(scope.store.states[name][w], value)
 
     def _step(self, scope: Scope) -> None:
         """Workers without a gradient skip it, as torch's optimisers do."""
@@ -394,18 +393,3 @@ class Interpreter:
         if self.optimizer is None:
             raise ValueError("this program reads what is the optimizer's: give the interpreter one")
         return self.optimizer
-
-
-def _shaped(value: float | Array, shape: str, scope: Scope) -> float | Array:
-    """A state's first value."""
-    if shape == "number":
-        return float(value)
-    return np.asarray(value, scope.real) if shape == "cell" else scope.tensor(value)
-
-
-def _updated(old: float | Array, new: float | Array) -> float | Array:
-    """What a state holds after an assignment: no state ever becomes non-finite."""
-    if isinstance(old, float):
-        number = float(new)
-        return number if math.isfinite(number) else old
-    return settled(old, new)

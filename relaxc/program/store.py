@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from relaxc.program.arithmetic import settled
 from relaxc.program.evaluate import round_to
 from relaxc.program.exchange import Code, real_type
 from relaxc.program.flights import Aloft, Awaited
@@ -91,3 +93,18 @@ class Scope:
     def stored(self, value: float | Array) -> Array:
         """As the parameter's dtype holds it."""
         return round_to(self.tensor(value), self.parameter.dtype)
+
+
+def first_value(value: float | Array, shape: str, scope: Scope) -> float | Array:
+    """A state's first value."""
+    if shape == "number":
+        return float(value)
+    return np.asarray(value, scope.real) if shape == "cell" else scope.tensor(value)
+
+
+def updated(old: float | Array, new: float | Array) -> float | Array:
+    """What a state holds after an assignment: no state ever becomes non-finite."""
+    if isinstance(old, float):
+        number = float(new)
+        return number if math.isfinite(number) else old
+    return settled(old, new)

@@ -17,15 +17,7 @@ from relaxc.program.checks.judged import judge
 from relaxc.program.checks.replicas import ASYNC, check_replicas
 from relaxc.program.ir import After, Body
 
-D2 = """algorithm d2(topology = lazy(ring)) {
-  state fix = 0
-  let before = weight
-  step
-  let update = weight - before
-  weight = mix(weight + fix, topology)
-  fix = weight - before - update
-}
-relax with d2"""
+D2 = "relax with d2"
 KNOBS = [
     "relax gradients { compress = 4bit, delay = 2, route = ring }",
     "relax weights", "relax weights { every = 4, delay = 3, topology = torus }", "relax weights { compress = 8bit }",

@@ -14,15 +14,7 @@ from relaxc.program.settling import BELOW_ALL, Fate, fate, lost_for_good, lowest
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import matrix
 
-D2 = """algorithm d2(topology = lazy(ring)) {
-  state fix = 0
-  let before = weight
-  step
-  let update = weight - before
-  weight = mix(weight + fix, topology)
-  fix = weight - before - update
-}
-relax with d2"""
+D2 = "relax with d2"
 PULLED = (
     "algorithm a(gamma = 0.4, n = 1) { step every n { weight += gamma * (mix(weight, ring) - weight) } }\nrelax with a"
 )
