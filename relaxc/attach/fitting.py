@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from relaxc.attach.parameters import ModelParameters
-from relaxc.attach.partners import READY, Partners
+from relaxc.attach.partners import Partners
 from relaxc.attach.places import Place, places, reads_settings, refuse_ignored, refuse_missing
 from relaxc.errors import ExchangeError, ModelError
 from relaxc.manifest import BodyPlan, Manifest, ProgramPlan
@@ -17,7 +17,7 @@ from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.programs import program_buckets
 from relaxc.schedule.schedule import Schedule
 from relaxc.schedule.transfers import TransferSchedule, schedule_transfer
-from relaxc.topology.kinds import changes, directed, refusal
+from relaxc.topology.kinds import changes, directed, met, refusal
 from relaxc.topology.spectrum import AT, SURELY, connected, smallest_eigenvalue
 from relaxc.topology.topology import from_plain
 from relaxc.topology.trees import not_a_tree
@@ -87,7 +87,7 @@ def refuse_backend(manifest: Manifest, backend: str) -> None:
     """Raise ExchangeError (RX0625) for pairs of whoever is ready on a group whose messages can't wait for two alone."""
     if "nccl" in backend and any(_by_readiness(body.program) for body in manifest.bodies if body.program is not None):
         raise ExchangeError(
-            "RX0625", f"{READY} on an NCCL group: its messages between two are launched in an order that both know "
+            "RX0625", "ready_pairs on an NCCL group: its messages between two are launched in an order that both know "
             "before, and who meets whom is found out while training",
             "give attach a Gloo group, or take random_pairs()",
         )  # fmt: skip
@@ -95,7 +95,7 @@ def refuse_backend(manifest: Manifest, backend: str) -> None:
 
 def _by_readiness(program: ProgramPlan) -> bool:
     plain = [t.exchange.topology for t in program.transfers if t.exchange.kind == "mix"]
-    return any(from_plain(topology).name == READY for topology in plain)
+    return any(met(from_plain(topology)) for topology in plain)
 
 
 def _refuse_workers(program: ProgramPlan, workers: int) -> None:

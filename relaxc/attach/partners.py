@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from relaxc.manifest import ExchangePlan
-from relaxc.topology.kinds import changes
+from relaxc.topology.kinds import changes, met, neighbours
 from relaxc.topology.topology import Topology, from_plain
-from relaxc.topology.weights import own_weight, partners, receivers, weights
+from relaxc.topology.weights import own_weight, receivers, weights
 from relaxc.wire.routes import WEIGHTED
 
 
@@ -37,7 +37,9 @@ class Partners:
         self._coordinates = workers, rank, seed
         self.rank = rank
         self.changing = self._topology is not None and changes(self._topology)
-        self.ready = _neighbours(self._topology, *self._coordinates) if self._topology is not None else None
+        self.ready: tuple[int, ...] | None = None
+        if self._topology is not None and met(self._topology):
+            self.ready = neighbours(self._topology, workers, rank)
 
     def round_of(self, round: int) -> int:
         """The round, where it makes a difference."""
@@ -79,17 +81,6 @@ class Partners:
                 if r in living]  # fmt: skip
         targets = tuple(r for r in meeting.targets if r in living)
         return Meeting(targets, tuple(r for r, _ in kept), tuple(w for _, w in kept))
-
-
-READY = "ready_pairs"
-
-
-def _neighbours(topology: Topology, workers: int, rank: int, seed: int) -> tuple[int, ...] | None:
-    """Of pairs of whoever is ready: those in the graph that they are of."""
-    if topology.name != READY:
-        return None
-    graph = next((part for part in topology.arguments if isinstance(part, Topology)), Topology("complete"))
-    return tuple(sorted({*partners(graph, workers, 0, seed, rank), *receivers(graph, workers, 0, seed, rank)}))
 
 
 @lru_cache(maxsize=1024)
