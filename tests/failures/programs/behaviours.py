@@ -162,6 +162,7 @@ def die(_job):
 
 def stop(_job):
     os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.5)  # another thread may be the one that takes the signal: until it does, this one would run on
 
 
 def fault(_job):
@@ -185,22 +186,25 @@ ACTS = {"die": die, "stop": stop, "fault": fault, "compute": compute, "spin": sp
 
 
 def wander(job, log):
-    """Trains at its own pace for `seconds`; after `at` of them this worker does `act`, when its partner has begun an
+    """Trains at its own pace for `seconds`; after `at` of them this worker does `act`, when its partners have begun an
     exchange with it."""
     join(job)
     model = nn.Linear(1000, 500)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     relaxed = PLANS[job["spec"]].attach(model, optimizer, timeout=job["timeout"])
-    lane = relaxed._programs.asynchrony.lanes[0]
+    lane, store = relaxed._programs.asynchrony.lanes[0], dist.distributed_c10d._get_default_store()
     begun, number = time.monotonic(), 0
     start = lane._start
 
-    def start_or_act(*given):
+    def start_or_act(flight, transfer, meeting, tag):
         if "act" in job and time.monotonic() - begun > job["at"]:
-            time.sleep(0.1)
+            while not store.check([f"begun/{tag}/{peer}" for peer, _ in flight.peers]):
+                time.sleep(0.01)
             log("act")
             ACTS[job.pop("act")](job)
-        return start(*given)
+        started = start(flight, transfer, meeting, tag)
+        store.set(f"begun/{tag}/{job['rank']}", "")
+        return started
 
     lane._start = start_or_act
     while time.monotonic() - begun < job["seconds"]:
