@@ -30,20 +30,28 @@ void Queue::act(Running& running, size_t index, const Action& action) {
     case Kind::values:
       if (auto& transfer = running.again[index][action.buffer].transfer) await(running, *transfer, piece.bucket, action.peer);
       break;
+    case Kind::settle:
+      action.settled->values = near_of(running, index, action);
+      break;
   }
 }
 
-void Queue::run(Running& running, size_t index, const Action& action) {
+// For each input what it is decoded near to where some of it was sent again.
+std::vector<at::Tensor> Queue::near_of(Running& running, size_t index, const Action& action) {
   const Piece& piece = running.launch.pieces->pieces[index];
-  std::vector<at::Tensor> kept;
-  std::vector<const void*> near;
+  std::vector<at::Tensor> near;
   for (int buffer : action.near) {
     const bool again = buffer >= 0 && running.again[index][buffer].values.defined();
-    if (again)
-      kept.push_back(replaced(*action.call, piece.buffers[buffer], action.block, running.again[index][buffer].values));
-    near.push_back(again ? kept.back().const_data_ptr() : nullptr);
+    near.push_back(again ? replaced(*action.call, piece.buffers[buffer], action.block, running.again[index][buffer].values)
+                         : at::Tensor());
   }
-  if (kept.empty()) near.clear();
+  return near;
+}
+
+void Queue::run(Running& running, size_t index, const Action& action) {
+  const std::vector<at::Tensor> kept = near_of(running, index, action);
+  std::vector<const void*> near;
+  for (const at::Tensor& values : kept) near.push_back(values.defined() ? values.const_data_ptr() : nullptr);
   run_kernel(running, *action.call, running.launch.weights, std::move(near));
 }
 

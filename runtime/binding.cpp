@@ -51,15 +51,18 @@ Kind kind_of(const std::string& name) {
   if (name == "check") return Kind::check;
   if (name == "resend") return Kind::resend;
   if (name == "values") return Kind::values;
+  if (name == "settle") return Kind::settle;
   throw std::invalid_argument("no action " + name);
 }
 
 Action action(const std::string& kind, std::shared_ptr<Call> call, int buffer, int peer, int tag, std::vector<int> near,
-              int64_t block) {
+              int64_t block, std::shared_ptr<Near> settled) {
   Kind found = kind_of(kind);
-  bool calls = found == Kind::run || found == Kind::check || found == Kind::resend;
-  if (calls != (call != nullptr)) throw std::invalid_argument("an action is run, check or resend with a call, else without");
-  return {found, std::move(call), buffer, peer, tag, std::move(near), block};
+  bool calls = found == Kind::run || found == Kind::check || found == Kind::resend || found == Kind::settle;
+  if (calls != (call != nullptr))
+    throw std::invalid_argument("an action is run, check, resend or settle with a call, else without");
+  if ((found == Kind::settle) != (settled != nullptr)) throw std::invalid_argument("what settles, settles something");
+  return {found, std::move(call), buffer, peer, tag, std::move(near), block, std::move(settled)};
 }
 
 // The queue and the library that an engine owns, and what it says of them.
@@ -84,13 +87,13 @@ class Carrier {
 
   std::shared_ptr<Call> call(const std::string& symbol, const std::string& label, std::vector<Segment> segments,
                              std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output, uint64_t place,
-                             bool owner) const {
+                             bool owner, std::shared_ptr<Near> near, int own) const {
     if (!library_) throw std::invalid_argument("a kernel is called and the plan has no library");
     relaxrt_kernel kernel = symbol.empty() ? nullptr : library_->kernel(symbol);
     if (kernel == nullptr && (segments.size() != 1 || segments[0].operands.size() != 1 || !output))
       throw std::invalid_argument("what lends its memory is one operand, in one segment, to one message");
     return std::make_shared<Call>(Call{worker_, library_, kernel, label, std::move(segments), std::move(inputs),
-                                       output.value_or(at::Tensor()), place, owner});
+                                       output.value_or(at::Tensor()), place, std::move(near), own, owner});
   }
 
   void stop() {
@@ -229,6 +232,7 @@ void define_schedule(py::module_& module) {
              return Segment{parameter, first, elements, std::move(operands)};
            }),
            py::arg("parameter"), py::arg("first"), py::arg("elements"), py::arg("operands"));
+  py::class_<Near, std::shared_ptr<Near>>(module, "Near").def(py::init<>());
   py::class_<Call, std::shared_ptr<Call>>(module, "Call")
       .def(
           "run",
@@ -240,7 +244,7 @@ void define_schedule(py::module_& module) {
           py::call_guard<py::gil_scoped_release>());
   py::class_<Action>(module, "Action")
       .def(py::init(&action), py::arg("kind"), py::arg("call") = py::none(), py::arg("buffer") = -1, py::arg("peer") = -1,
-           py::arg("tag") = 0, py::arg("near") = std::vector<int>(), py::arg("block") = 0);
+           py::arg("tag") = 0, py::arg("near") = std::vector<int>(), py::arg("block") = 0, py::arg("settled") = nullptr);
   py::class_<Piece>(module, "Piece")
       .def(py::init([](int bucket, std::vector<at::Tensor> buffers, std::vector<Phase> phases, std::vector<at::Tensor> sums,
                        bool lent) {
@@ -257,11 +261,13 @@ void define_call(Class& made, Carried carried) {
       "call",
       [carried](const typename Class::type& self, const std::string& symbol, const std::string& label,
                 std::vector<Segment> segments, std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output,
-                uint64_t place, bool owner) {
-        return (self.*carried).call(symbol, label, std::move(segments), std::move(inputs), output, place, owner);
+                uint64_t place, bool owner, std::shared_ptr<Near> near, int own) {
+        return (self.*carried).call(symbol, label, std::move(segments), std::move(inputs), output, place, owner,
+                                    std::move(near), own);
       },
       py::arg("symbol"), py::arg("label"), py::arg("segments"), py::arg("inputs") = std::vector<at::Tensor>(),
-      py::arg("output") = py::none(), py::arg("place") = 0, py::arg("owner") = false);
+      py::arg("output") = py::none(), py::arg("place") = 0, py::arg("owner") = false, py::arg("near") = nullptr,
+      py::arg("own") = -1);
 }
 
 void define_engine(py::module_& module) {

@@ -109,7 +109,12 @@ void Call::run(const Arguments& given) const {
   call.workers = worker.workers;
   call.key = message_key(worker.seed, given.iteration, place + (owner ? 1 : 0),
                          owner ? everyone : static_cast<uint32_t>(worker.rank));
-  call.near = given.near.empty() ? nullptr : given.near.data();
+  std::vector<const void*> near_values = given.near;
+  if (near_values.empty() && near != nullptr)
+    for (const at::Tensor& values : near->values)
+      near_values.push_back(values.defined() ? values.const_data_ptr() : nullptr);
+  call.near = near_values.empty() ? nullptr : near_values.data();
+  call.own = own;
   call.shared = shared_key(worker.seed, given.iteration);
   kernel(bound.data(), static_cast<int64_t>(bound.size()), &call);
 }

@@ -58,6 +58,11 @@ struct Arguments {
   std::vector<const void*> near;  // for each input what it is decoded near to; none, or null: what the operand holds
 };
 
+// For each input of a call what it is decoded near to; undefined: what the operand holds. The queue fills it in.
+struct Near {
+  std::vector<at::Tensor> values;
+};
+
 struct Call {
   Worker worker;
   std::shared_ptr<const Library> library;  // outlives the kernel
@@ -67,6 +72,8 @@ struct Call {
   std::vector<at::Tensor> inputs;          // messages
   at::Tensor output;                       // undefined: it makes no message
   uint64_t place = 0;
+  std::shared_ptr<const Near> near;        // null, or empty: all inputs are near what the operand holds
+  int own = -1;                            // which input is this worker's own message
   bool owner = false;                      // the dither key is that of `place` + 1, without the worker
 
   // Throws std::invalid_argument where weights and inputs differ in number, std::runtime_error where a parameter's data was

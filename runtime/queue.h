@@ -72,6 +72,7 @@ class Queue {
   void check(Running& running, size_t piece, const Action& action);
   void resend(Running& running, size_t piece, const Action& action);
   void run(Running& running, size_t piece, const Action& action);
+  std::vector<at::Tensor> near_of(Running& running, size_t piece, const Action& action);
   int tag_of(const Running& running, const Action& action) const;
   bool wait_ready(Launch& launch, int bucket);
   void finish_sends(Running& running, int bucket = -1);  // -1: of all

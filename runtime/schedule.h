@@ -9,19 +9,21 @@
 
 namespace relaxc {
 
-// The last three are of a codec with a guard: `check` runs a kernel that tells in `buffer`, a byte for each block, which
+// The last four are of a codec with a guard: `check` runs a kernel that tells in `buffer`, a byte for each block, which
 // blocks of a message have tripped, and expects their values from `peer`; `resend` sends `peer` the values of those that
 // `buffer` tells of; `values` waits for those that `buffer` tells of.
-enum class Kind { run, send, receive, check, resend, values };
+// `settle` puts into `settled` what each input of a kernel that runs elsewhere is decoded near to.
+enum class Kind { run, send, receive, check, resend, values, settle };
 
 struct Action {
   Kind kind;
-  std::shared_ptr<const Call> call;  // run, check, resend: what tripped is of its first operand
+  std::shared_ptr<const Call> call;  // run, check, resend, settle: what tripped is of its first operand
   int buffer = -1;                   // of the piece's
   int peer = -1;
   int tag = 0;
-  std::vector<int> near;             // run: for each input the buffer that tells what of it tripped, or -1
+  std::vector<int> near;             // run, settle: for each input the buffer that tells what of it tripped, or -1
   int64_t block = 0;                 // in elements; 0: a segment is a block
+  std::shared_ptr<Near> settled;
 };
 
 using Phase = std::vector<Action>;

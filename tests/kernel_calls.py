@@ -39,6 +39,7 @@ class CCall(ctypes.Structure):
         ("key", ctypes.c_uint64),
         ("near", ctypes.c_void_p),
         ("shared", ctypes.c_uint64),
+        ("own", ctypes.c_int64),
     ]
 
 

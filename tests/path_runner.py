@@ -428,6 +428,11 @@ class _Run:
                 held = memory[self.key(name, name in fragment.late)][w]
                 cell = name.startswith("slot.") and self.body.transfers[int(name[5:])].shape == "cell"
                 tensors[name] = held.reshape(()) if cell else held
+            elif name == "own_coded":
+                assert fragment.receives is not None
+                sent = self.put_in[fragment.receives]
+                assert isinstance(sent, Code)
+                tensors[name] = sent.decoded()
             elif name == "arrived":
                 assert fragment.receives is not None
                 tensors[name] = self.arrived[fragment.receives]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from relaxc.manifest import CodecPlan, ProgramPlan
+from relaxc.manifest import CodecPlan, ProgramPlan, TransferPlan
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.routed import layout_of
 from relaxc.schedule.schedule import residual_of
@@ -92,7 +92,7 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
     members = [parameters[p] for p in bucket.parameters]
     whole, cell = (_shaped(members, bucket.dtype, is_cell) for is_cell in (False, True))
     tensors = {s.name: s.shape for s in plan.states if s.shape != "number"}
-    slotted = [t.leaves == "slot" or t.lands == "slot" for t in plan.transfers]
+    slotted = [_slotted(t) for t in plan.transfers]
     return Memory(
         {name: (cell if shape == "cell" else whole)() for name, shape in tensors.items()},
         frozenset(name for name, shape in tensors.items() if shape == "cell"),
@@ -107,6 +107,12 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
         tuple(_codec_states(t.exchange.codec, members, bucket.dtype) for t in plan.transfers),
         tuple(_factor(t.exchange.rank, members, bucket.dtype) for t in plan.transfers),
     )
+
+
+def _slotted(transfer: TransferPlan) -> bool:
+    """A code with a guard is checked, and sent again, from a slot."""
+    codec = transfer.exchange.codec
+    return "slot" in (transfer.leaves, transfer.lands) or (codec is not None and codec.guarded)
 
 
 def _codec_states(codec: CodecPlan | None, members: Sequence[Parameter], dtype: str) -> dict[str, Flat]:

@@ -144,16 +144,17 @@ def lending_call(site: Site, number: int, range: Range, message: torch.Tensor) -
 
 def coding_call(
     site: Site, number: int, ranges: Iterable[Range], copies: Copies, inputs: Sequence[torch.Tensor],
-    output: torch.Tensor | None,
+    output: torch.Tensor | None, near: Any = None, own: int = -1,
 ) -> Any:  # fmt: skip
-    """A call of a fragment for one message that it makes, or for the messages of one piece that it decodes."""
+    """A call of a fragment for one message that it makes, or for the messages of one piece that it decodes: near what
+    the queue puts into `near`; number `own` is this worker's own."""
     kernel = site.fragment_kernel(site.program.fragments[number])
-    return _call(site, number, kernel, ranges, copies, inputs, output)
+    return _call(site, number, kernel, ranges, copies, inputs, output, near, own)
 
 
 def _call(
     site: Site, number: int, kernel: KernelPlan, ranges: Iterable[Range], copies: Copies,
-    inputs: Sequence[torch.Tensor] = (), output: torch.Tensor | None = None,
+    inputs: Sequence[torch.Tensor] = (), output: torch.Tensor | None = None, near: Any = None, own: int = -1,
 ) -> Any:  # fmt: skip
     fragment = site.program.fragments[number]
 
@@ -164,4 +165,4 @@ def _call(
     place = 0 if used is None else site.program.transfers[used].exchange.place
     label = f"relaxc::{fragment.label}/bucket{site.number}"
     segments = site.segments(kernel, ranges, find)
-    return site.operations.call(kernel.symbol, label, segments, list(inputs), output, place, False)
+    return site.operations.call(kernel.symbol, label, segments, list(inputs), output, place, False, near, own)

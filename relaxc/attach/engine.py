@@ -139,18 +139,19 @@ def runtime_piece(
     call: Callable[[Action], Any],
     *,
     lent: bool = False,
+    near: Any = None,
 ) -> Any:
     """`piece` as the runtime takes it. `buffers` are its messages; `call` makes the runtime's Call of a run; `lent`: a
-    message is memory that is written once it has landed."""
-    phases = [[_action(runtime, action, call) for action in phase] for phase in piece.phases]
+    message is memory that is written once it has landed; `near`: what kernels elsewhere decode its messages near to."""
+    phases = [[_action(runtime, action, call, near) for action in phase] for phase in piece.phases]
     return runtime.Piece(piece.bucket, buffers=list(buffers), phases=phases, lent=lent)
 
 
-def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any]) -> Any:
+def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any], near: Any) -> Any:
     if action.kernel is not None:
         return runtime.Action(
             action.kind, call=call(action), buffer=action.buffer, peer=action.peer, tag=action.tag,
-            near=list(action.near), block=action.block,
+            near=list(action.near), block=action.block, settled=near if action.kind == "settle" else None,
         )  # fmt: skip
     return runtime.Action(action.kind, buffer=action.buffer, peer=action.peer, tag=action.tag)
 

@@ -36,7 +36,7 @@ Key = tuple[int, int, int]
 class Link:
     """One transfer of one site with these partners. `buffers` are by piece; `calls` hold what fragments were bound to
     its messages. `low_rank` makes what is summed, for an exchange that has a rank. Of the pieces `lent` the own message
-    is a weight's memory."""
+    is a weight's memory. `near` is by piece what its messages are decoded near to."""
 
     schedule: TransferSchedule
     meeting: Meeting
@@ -45,6 +45,7 @@ class Link:
     calls: dict[Any, list[Any]] = field(default_factory=dict)
     low_rank: LowRank | None = None
     lent: frozenset[int] = frozenset()
+    near: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -157,8 +158,9 @@ class Traffic:
         taken = [link.buffers[coding.piece][b] for b in coding.buffers]
         if sends and coding.piece in link.lent:
             return lending_call(site, fragment, coding.ranges[0], taken[0])
-        inputs, output = ((), taken[0]) if sends else (taken, None)
-        return coding_call(site, fragment, coding.ranges, copies, inputs, output)
+        if sends:
+            return coding_call(site, fragment, coding.ranges, copies, (), taken[0])
+        return coding_call(site, fragment, coding.ranges, copies, taken, None, link.near[coding.piece], coding.own)
 
     def link(self, site: Site, number: int, meeting: Meeting, copy: int) -> Link:
         line = self._lines[site.number, number]
@@ -190,6 +192,7 @@ class Traffic:
             slot = site.memory.slots[number][copy].tensor
             return Link(fitted, meeting, (site.runtime.Piece(site.number, sums=[slot]),), ())
         line, pieces, buffers = self._lines[site.number, number], [], []
+        nears = tuple(site.runtime.Near() for _ in fitted.pieces)
         lent = _lent(site, number, fitted)
         for position, piece in enumerate(fitted.pieces):
             held = _messages(line, position, piece.buffers)
@@ -199,9 +202,10 @@ class Traffic:
             def call(action: Action, held: list[torch.Tensor] = held) -> Any:
                 return _queue_call(site, number, copy, action, held)
 
-            pieces.append(runtime_piece(site.runtime, piece, held, call, lent=position in lent))
+            made = runtime_piece(site.runtime, piece, held, call, lent=position in lent, near=nears[position])
+            pieces.append(made)
             buffers.append(tuple(held))
-        return Link(fitted, meeting, tuple(pieces), tuple(buffers), lent=frozenset(lent))
+        return Link(fitted, meeting, tuple(pieces), tuple(buffers), lent=frozenset(lent), near=nears)
 
     def _job(self, sites: Sequence[Site], number: int, meeting: Meeting, copy: int, links: Sequence[Link]) -> Any:
         key = (tuple(site.number for site in sites), number, meeting, copy)

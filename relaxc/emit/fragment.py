@@ -11,7 +11,7 @@ from relaxc.emit.kernel import BlockKernel, Section, real_of
 from relaxc.emit.local import Local, Scope, types_of
 from relaxc.emit.numbers import Number
 from relaxc.emit.section import Builder
-from relaxc.program.ir import Codec, Exchange
+from relaxc.program.ir import Codec, Exchange, Read
 from relaxc.program.paths import Fragment, PathBody, Store
 from relaxc.wire.layout import Field
 from relaxc.wire.routes import WEIGHTED, gathers
@@ -96,7 +96,8 @@ class _Fusing:
     # --- what is sent and received
 
     def special(self, name: str) -> int:
-        return self.coded() if name == "coded" else self.arrived()
+        made = {"coded": self.coded, "arrived": self.arrived, "own_coded": self.own_coded}
+        return made[name]()
 
     def coded(self) -> int:
         """Encode, once; what a receiver will make of it."""
@@ -124,6 +125,12 @@ class _Fusing:
         total = add("total")
         return add("mul", total, add("average")) if self.exchange.kind == "mean" else total
 
+    def own_coded(self) -> int:
+        """Of all messages that arrive, what this worker's own is decoded to."""
+        if not self.many():
+            raise TypeError("a fragment that reads `own_coded` does not receive its own code")
+        return decoded(self.builder, self.codec, lambda: self.near(self.builder))
+
     @property
     def exchange(self) -> Exchange:
         if self.transfer is None:
@@ -134,13 +141,21 @@ class _Fusing:
         return self.transfer is not None and gathers(self.exchange.kind, self.transfer.coded, self.exchange.route)
 
     def gather(self) -> Section:
-        return gathered(self.codec, self.exchange.kind in WEIGHTED, self.near)
+        return gathered(self.codec, self.exchange.kind in WEIGHTED, self.near_one)
 
     def near(self, builder: Builder) -> int:
         """What this worker put into its own code."""
         if self.fragment.near is None:
             raise TypeError("a fragment decodes near something, and is not told near what")
         return Local(builder, {}, scope=self.scope, special=self.special).number(self.fragment.near)
+
+    def near_one(self, builder: Builder) -> int:
+        """Where there is a guard, each input may be near something else."""
+        if self.codec.guard is None:
+            return self.near(builder)
+        if not isinstance(self.fragment.near, Read) or self.scope.types[self.fragment.near.name] != "real":
+            raise TypeError("what is decoded near values of another worker is in the type of arithmetic")
+        return builder.add("near", detail=self.scope.operands.number(self.fragment.near.name, "real"), per_element=True)
 
     def messages(self) -> tuple[int | None, tuple[Field, ...], str]:
         """The block, the fields and the inputs of the kernel."""

@@ -132,8 +132,8 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class BlockKernel:
     """`block` is in elements; None where each segment is one block. `fields` are those of its messages. `inputs` is
-    none, one or many. Where it is many, `gather` runs for each message and adds to `total`, which starts as -0; else it
-    is None and `main` reads the fields of the one message itself."""
+    none, one or many. Where it is many, `gather` runs for each message and adds to `total`, which starts as -0; `main`
+    reads the fields of this worker's own. Else `gather` is None and `main` reads those of the one message."""
 
     symbol: str
     text: str

@@ -13,7 +13,7 @@ from relaxc.emit.operands import Operands
 from relaxc.program.ir import Apply, Constant, Expression, Optimizer, Read, children
 from relaxc.program.paths import FINITE, STORED, PathBody
 
-SPECIAL = ("arrived", "coded")
+SPECIAL = ("arrived", "coded", "own_coded")
 OPTIMIZER = "optimizer."
 
 
@@ -61,7 +61,7 @@ class Scope:
 @dataclass
 class Local(Arithmetic):
     """Division is IEEE's; the largest parts that are numbers are the host's; lets are computed when first read.
-    `special` computes `arrived` and `coded`."""
+    `special` computes `arrived`, `coded` and `own_coded`."""
 
     scope: Scope = field(kw_only=True)
     special: Callable[[str], int] = field(kw_only=True)

@@ -267,7 +267,7 @@ def memory_bytes(body: Body, paths: PathBody, workers: int, elements: int = MILL
 
 def _waiting(paths: PathBody) -> int:
     """Values of all parameters that are kept at the same time."""
-    slots = sum(t.copies for t in paths.transfers if t.shape == "tensor" and "slot" in (t.leaves, t.lands))
+    slots = sum(t.copies for t in paths.transfers if t.shape == "tensor" and t.slotted)
     late = 0 if paths.gradient is None or not paths.gradient.delay else paths.gradient.delay + 1
     return slots + late + sum(kept.copies for kept in paths.kept if kept.shape == "tensor")
 

@@ -87,7 +87,7 @@ class LocalNames:
     block: dict[str, str] = field(default_factory=dict)
     outer: LocalNames | None = None
     counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys((*READABLE, "arrived", "coded", "residual"), 1)
+        default_factory=lambda: dict.fromkeys((*READABLE, "arrived", "coded", "own_coded", "residual"), 1)
     )
 
     def inner(self) -> LocalNames:

@@ -9,8 +9,9 @@ does the program.
 
 Names in fragments: `weight`, `grad`; states by their names; `kept.N`, a value that lives from one fragment to another;
 `slot.N`, the value that exchange N takes from and leaves in memory; `arrived`, the decoded result of the exchange that
-a fragment receives; `coded`, what a receiver will make of the code that a fragment sends. Reads of anything else (`lr`,
-`t`, number states, numbers of the path) are numbers, which the host evaluates.
+a fragment receives; `coded`, what a receiver will make of the code that a fragment sends; `own_coded`, what it makes of
+this worker's own, where a fragment receives the codes of all neighbours. Reads of anything else (`lr`, `t`, number
+states, numbers of the path) are numbers, which the host evaluates.
 
 Two functions occur in fragments only. `stored(e)` is e as the parameter's dtype holds it, `finite(e, old)` is e where
 it is finite and else old: they stand where weight, grad or a state is read after it was assigned in the same fragment.
@@ -76,9 +77,8 @@ class Transfer:
     `leaves` is "code" where the fragment before it encodes into its messages, "slot" where it stores the value to
     `slot.N`; `lands` is "code" where the fragment behind it decodes its messages, "slot" where the result is put into
     `slot.N`, which is so for all that lands late, for routes other than `all`, for all-reduces, and for codecs with
-    `near` and feedback or a guard. A codec with `near` that leaves as a code and lands in a slot finds there what was
-    encoded: the
-    sending fragment stores it, the result overwrites it.
+    `near` and feedback. Where a codec with `near` leaves as a code, and lands in a slot or has a guard, the sending
+    fragment stores what it encodes to `slot.N`: it is what the queue decodes near to, or checks with.
 
     `block` is the block whose run's number r is the round. `copies` counts slots: more than one where several launches
     can be under way; this iteration's is number r % copies. `after` is the block of the `after` that reads the result
@@ -98,6 +98,12 @@ class Transfer:
     after: int = -1
     shape: str = "tensor"
     asynchronous: bool = False
+
+    @property
+    def slotted(self) -> bool:
+        """Whether it has a slot."""
+        codec = self.exchange.codec
+        return "slot" in (self.leaves, self.lands) or (codec is not None and codec.guard is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ class Action:
 
     Of a codec with a guard: `check` runs a kernel that finds which blocks of a message have tripped, and expects their
     values from `peer`; `resend` sends `peer` the values of those that `buffer` tells of; `values` waits for those that
-    `buffer` tells of. `near` has for each input the buffer that tells of it. `block` is the block in elements, 0 where
-    each range is one."""
+    `buffer` tells of. `near` has for each input the buffer that tells of it; `settle` makes what each input is decoded
+    near to for a kernel that someone else runs. `block` is the block in elements, 0 where each range is one. `own` is
+    which input is this worker's own message; -1 for none."""
 
     kind: str
     kernel: Kernel | None = None
@@ -28,6 +29,7 @@ class Action:
     tag: int = 0
     near: tuple[int, ...] = ()
     block: int = 0
+    own: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,17 @@ def bind(
     """Bind a route's phases for this rank. Moves on an empty chunk fall away, on all workers alike; the phase stays,
     since the queue's order counts phases, and needs the same count on all workers.
 
-    Runs of kernels named in `elsewhere` are no part of the piece: someone else does them, and they come second."""
+    Runs of kernels named in `elsewhere` are no part of the piece: someone else does them, and they come second. What of
+    their inputs has tripped is settled in their place."""
     binding = _Binding({k.name: k for k in kernels}, cut, (cut.bytes(), cut.bytes(exact=True)), rank, first_tag)
     bound = [[binding.action(m) for m in phase if binding.counts(m)] for phase in phases]
-    left = [[a for a in phase if a.kernel is None or a.kernel.name not in elsewhere] for phase in bound]
-    taken = [a for phase in bound for a in phase if a.kernel is not None and a.kernel.name in elsewhere]
+    left = [[b for a in phase if (b := binding.left(a, elsewhere)) is not None] for phase in bound]
+    taken = [a for phase in bound for a in phase if _is_taken(a, elsewhere)]
     return Piece(bucket, tuple(binding.sizes), tuple(map(tuple, left))), tuple(taken)
+
+
+def _is_taken(action: Action, elsewhere: Collection[str]) -> bool:
+    return action.kernel is not None and action.kernel.name in elsewhere
 
 
 def census(parameters: int, workers: int, rank: int, tag: int, bucket: int) -> Piece:
@@ -119,7 +126,8 @@ class _Binding:
             case Run(kernel=kernel, chunk=chunk, inputs=inputs, output=output, near=near):
                 taken = tuple(self.buffer(*key) for key in inputs)
                 made = -1 if output is None else self.buffer(self.rank, output)
-                done = Action("run", self.kernels[kernel], self.cut.chunks[chunk], taken, made)
+                own = next((n for n, (maker, _) in enumerate(inputs) if maker == self.rank), -1)
+                done = Action("run", self.kernels[kernel], self.cut.chunks[chunk], taken, made, own=own)
                 if done.kernel is not None and done.kernel.checks:
                     peer, tag = inputs[0][0], self.first_tag + VALUES_LEG
                     return replace(done, kind="check", peer=peer, tag=tag, block=self.block)
@@ -135,6 +143,14 @@ class _Binding:
                 return Action("send", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
             case Receive(message=message, made_by=made_by, peer=peer, leg=leg):
                 return Action("receive", buffer=self.buffer(made_by, message), peer=peer, tag=self.first_tag + leg)
+
+    def left(self, action: Action, elsewhere: Collection[str]) -> Action | None:
+        """What of an action the piece itself does."""
+        if not _is_taken(action, elsewhere):
+            return action
+        if all(buffer < 0 for buffer in action.near):
+            return None
+        return Action("settle", self.kernels["check"], action.ranges, near=action.near, block=self.block)
 
     @property
     def block(self) -> int:

@@ -21,11 +21,12 @@ from relaxc.wire.routes import done_by_fragments, kernels_of
 @dataclass(frozen=True, slots=True)
 class Coding:
     """One call of a fragment: `buffers` of piece number `piece` are the message that it makes, or those that it
-    decodes, in order."""
+    decodes, in order; of those, number `own` is this worker's own message, if one is (else -1)."""
 
     piece: int
     ranges: Chunk
     buffers: tuple[int, ...]
+    own: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,4 +97,4 @@ def members_of(transfer: TransferPlan, members: Sequence[Parameter]) -> Sequence
 
 
 def _coding(piece: int, action: Action) -> Coding:
-    return Coding(piece, action.ranges, (action.buffer,) if action.buffer >= 0 else action.inputs)
+    return Coding(piece, action.ranges, (action.buffer,) if action.buffer >= 0 else action.inputs, action.own)

@@ -25,6 +25,7 @@ struct relaxrt_call {
   const void* const* near;       // for each input what it is decoded near to, its segments one behind the other, in the
                                  // arithmetic type; null, or null for an input: what the kernel's operand holds
   uint64_t shared;               // and shared_key(seed, iteration): of what all workers draw alike
+  int64_t own;                   // which of the inputs is this worker's own message; -1: none
 };
 
 // Every generated kernel has this type. Segments follow one another in the messages without padding.

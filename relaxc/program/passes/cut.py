@@ -15,6 +15,7 @@ from relaxc.program.passes.items import Sent
 from relaxc.program.passes.line import Assigned, Event, Keeps, Lands, Leaves, Line, Returned, Stepped
 from relaxc.program.passes.normal import refuse
 from relaxc.program.paths import Transfer
+from relaxc.wire.routes import gathers
 
 
 @dataclass(eq=False)
@@ -30,6 +31,8 @@ class Draft:
     code: str | None = None
     receives: int | None = None
     near: str | None = None
+    own: str | None = None
+    """The code that this worker has sent, where what it receives is decoded of all messages, its own among them."""
     norms: list[str] = field(default_factory=list)
     measures: bool = False
     starts: list[int] = field(default_factory=list)
@@ -228,7 +231,7 @@ class _Cutter:
             draft.sends, draft.value, draft.code = number, value, event.code
             if event.code is not None:
                 self.coded.setdefault(event.code, draft)
-        if transfer.leaves == "slot" or (transfer.lands == "slot" and is_near(transfer.exchange)):
+        if transfer.leaves == "slot" or needs_slot(transfer):
             draft.stores.append((f"slot.{number}", value))
         draft.starts.append(number)
         self.started.add(number)
@@ -290,7 +293,9 @@ class _Cutter:
         transfer = self.transfers[number]
         if transfer.lands == "code":
             sent = next(e for e in self.events if isinstance(e, Leaves) and e.number == number)
-            self.current = Draft(receives=number, near=sent.value if is_near(transfer.exchange) else None)
+            near = f"slot.{number}" if needs_slot(transfer) else sent.value
+            own = sent.code if gathers(transfer.exchange.kind, transfer.coded, transfer.exchange.route) else None
+            self.current = Draft(receives=number, near=near if is_near(transfer.exchange) else None, own=own)
 
     def finish_late(self, number: int) -> None:
         if number not in self.landed and not self.sent[number].now:
@@ -339,6 +344,15 @@ class _Cutter:
 def is_near(exchange: Exchange) -> bool:
     """Whether what is received is decoded next to one's own value."""
     return exchange.codec is not None and exchange.codec.near is not None
+
+
+def is_guarded(exchange: Exchange) -> bool:
+    return exchange.codec is not None and exchange.codec.guard is not None
+
+
+def needs_slot(transfer: Transfer) -> bool:
+    """Whether what was put into a code has to be in a slot when messages arrive."""
+    return is_near(transfer.exchange) and (transfer.lands == "slot" or is_guarded(transfer.exchange))
 
 
 def _numbered(values: list[str], prefix: str) -> Iterator[int]:

@@ -112,7 +112,7 @@ class _Writer:
         """The same names for the same arithmetic, whatever came before in the path: versions count anew."""
         base, at, _ = value.partition("@")
         if not at:
-            return f"{value}@0" if value in ("arrived", "coded") else value
+            return f"{value}@0" if value in ("arrived", "coded", "own_coded") else value
         self.versions[base] += 1
         return f"{base}@{self.versions[base]}"
 

@@ -81,6 +81,10 @@ class Memory:
         }
         if draft.receives is not None:
             found[f"exchange.{draft.receives}"] = "arrived"
+        if draft.near is not None and draft.near.startswith("slot."):
+            found[draft.near] = draft.near
+        if draft.own is not None:
+            found[f"coded.{draft.own}"] = "own_coded"
         if draft.code is not None:
             found[f"coded.{draft.code}"] = "coded"
         return found

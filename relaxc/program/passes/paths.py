@@ -46,8 +46,7 @@ def _transfer(sent: Sent) -> Transfer:
     dense = exchange.codec is None or elsewhere
     leaves = "slot" if dense else "code"
     fed_back = is_near(exchange) and exchange.feedback != "none"  # decodes near value + residual: no fragment has that
-    guarded = exchange.codec is not None and exchange.codec.guard is not None  # is checked first, by the queue
-    lands = "slot" if dense or sent.late or fed_back or guarded else "code"
+    lands = "slot" if dense or sent.late or fed_back else "code"
     if exchange.codec is not None and exchange.codec.states and sent.copies > 1:
         help = "let them be further apart than they are late, or write a number for what is auto"
         raise refuse("RX0368", "a codec with states, and several of its exchanges under way", exchange.span, help)

@@ -54,6 +54,7 @@ def _fragment(body: PathBody, fragment: Fragment) -> None:
     found = {n for e in expressions(fragment) for n in reads(e)}
     _require("arrived" not in found or fragment.receives is not None, "nothing arrives")
     _require("coded" not in found or fragment.sends is not None, "no code is sent")
+    _require("own_coded" not in found or fragment.receives is not None, "an own code where nothing arrives")
     measured = any(isinstance(p, Reduce) for e in expressions(fragment) for p in within(e))
     _require(fragment.measures or not measured, "a norm in a fragment that does not measure")
 

@@ -135,15 +135,24 @@ def test_near_is_the_own_value_of_the_code() -> None:
     text = "algorithm a() { let q = encode(weight, plain)  weight += mix(q, ring) - decode(q)  step }\nrelax with a"
     send, receive = computed(body(near + text))
     assert (receive.receives, receive.near) == (0, WEIGHT)
-    assert send.stores == (Store("kept.0", CODED),)
+    assert send.stores == ()
 
 
-def test_what_is_checked_before_it_is_decoded_lands_in_the_slot() -> None:
+def test_the_own_code_is_decoded_again_where_all_that_arrive_are() -> None:
+    """Rather than kept: it is a message like the others."""
+    made = algorithm("let q = encode(weight, 8bit)  weight += mix(q, ring) - decode(q)  step")
+    send, receive = computed(made)
+    assert send.stores == () and made.kept == ()
+    moved = Apply("-", (ARRIVED, Read("own_coded")))
+    assert receive.stores[0].value == Apply("+", (WEIGHT, moved))
+
+
+def test_what_is_checked_before_it_is_decoded_is_near_the_slot() -> None:
     made = algorithm("let q = encode(weight, modulo(8bit))  weight += mix(q, ring) - decode(q)  step")
-    assert [(t.leaves, t.lands) for t in made.transfers] == [("code", "slot")]
+    assert [(t.leaves, t.lands) for t in made.transfers] == [("code", "code")]
     send, use = computed(made)
-    assert send.stores == (Store("slot.0", WEIGHT), Store("kept.0", CODED))
-    assert (use.receives, use.near) == (None, None)
+    assert send.stores == (Store("slot.0", WEIGHT),)
+    assert (use.receives, use.near) == (0, Read("slot.0"))
 
 
 def test_a_codec_with_states_leaves_when_its_iteration_has_come() -> None:
