@@ -112,16 +112,20 @@ class Trial:
     def __init__(self, case: Case, number: int, bench: Bench, buffers: Buffers) -> None:
         self.case, self.bench, self.buffers = case, bench, buffers
         self.code_bytes = case.codec.layout.bytes_of(bench.elements)
-        inputs = {"none": 0, "one": 1, "many": INPUTS}[case.kernel.inputs]
-        self.messages = [self.message() for _ in range(inputs)]
-        self.output = None if case.kernel.decodes else self.message()
+        self.messages = [self.message(number) for _ in range({"none": 0, "one": 1, "many": INPUTS}[case.kernel.inputs])]
+        self.output = None if case.kernel.decodes else self.room()
         held = {"value": buffers.decoded if case.kernel.decodes else buffers.tensor, "residual": buffers.residual}
         self.operands = [held[operand.name] for operand in bench.kernels[number].operands]
         self.ours = bench.job(f"bench_{number}", self.operands, self.messages, self.output)
 
-    def message(self) -> Tensor:
-        """Any bytes are a code of these codecs; small ones are one of ordinary numbers."""
-        return torch.randint(0, 60, (self.code_bytes,), dtype=torch.uint8)
+    def room(self) -> Tensor:
+        return torch.zeros(self.code_bytes, dtype=torch.uint8)
+
+    def message(self, number: int) -> Tensor:
+        """A code of the tensor: among any bytes would be numbers that a processor is slow with."""
+        made = self.room()
+        self.bench.job(f"made_{number}", [self.buffers.tensor], output=made)()
+        return made
 
     @property
     def traffic(self) -> int:
@@ -200,6 +204,7 @@ def measure(elements: int, rounds: int, only: str) -> list[Figure]:
     torch.set_num_threads(1)
     chosen = [case for case in cases() if only in case.text]
     kernels = [build_kernel(f"bench_{n}", case.codec, case.kernel, "f32") for n, case in enumerate(chosen)]
+    kernels += [build_kernel(f"made_{n}", case.codec, ENCODE, "f32") for n, case in enumerate(chosen)]
     bench = Bench(elements // formulas.SIGN_BLOCK * formulas.SIGN_BLOCK, kernels)
     buffers = Buffers(bench.elements)
     figures = [f for n, case in enumerate(chosen) for f in measured(Trial(case, n, bench, buffers), rounds)]

@@ -126,4 +126,4 @@ def test_a_parameter_without_elements_is_done_behind_the_last_one(
         held = {s.name: cell for s, cell in zip(NORMS.body.states, made, strict=True)}
         parts.append(Part([held.get(name, np.ones(n, np.float32)) for name in names], n))
     call(library["norms"], parts, ranges=ranges)
-    assert tuple(all(cell[0] >= 0 for cell in made) for made in cells) == written
+    assert tuple(made[0][0] >= 0 for made in cells) == written  # the norms of no elements and of five
