@@ -57,7 +57,7 @@ class Bench:
             for n in range(segments)
         ]
         call = self.operations.call(symbol, symbol, bound, list(inputs), output)
-        weights = [1 / len(inputs)] * len(inputs)
+        weights = [1 / INPUTS] * len(inputs)
         return lambda: call.run(0, NUMBERS, weights)
 
 

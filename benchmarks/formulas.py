@@ -104,6 +104,7 @@ def compiled(formula: Formula, arguments: Sequence[Tensor], results: Sequence[Te
         for target, value in zip(made, formula(*given), strict=True):
             target.copy_(value)
 
-    fast = torch.compile(write, dynamic=False)
+    torch.compiler.reset()  # all formulas are one function to it, which it would give up
+    fast = torch.compile(write, dynamic=False, fullgraph=True)
     fast(arguments, results)
     return lambda: fast(arguments, results)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from relaxc.build.kernels import build_kernels
-from relaxc.build.runtime import load_runtime
+from relaxc.build.runtime import build_runtime, load_runtime
 
 pytestmark = pytest.mark.timeout(600)  # the first test may build the runtime
 LARGE, SMALL = 1 << 17, 1 << 14
@@ -119,6 +119,10 @@ def test_each_block_is_done_once_those_without_elements_too(sizes: tuple[int, ..
     segments = [runtime.Segment(n, 0, size, [runtime.Operand("buffer", times, n)]) for n, size in enumerate(sizes)]
     made.call("counted", "counted", segments).run(0, [])
     assert times.tolist() == [1] * len(sizes)
+
+
+def test_the_threads_are_those_of_torchs_own_openmp() -> None:
+    assert b"libgomp" not in build_runtime().read_bytes()
 
 
 def test_the_queue_takes_what_torch_has_when_an_exchange_starts(library: Path) -> None:
