@@ -19,8 +19,8 @@ uint64_t since(Clock::time_point start) {
 }
 
 // What torch.set_num_threads says is each thread's own. at::set_num_threads would say it to all that begin later.
-void take_threads(int threads) {
-#ifdef _OPENMP
+void take_threads([[maybe_unused]] int threads) {
+#if defined(_OPENMP) && AT_PARALLEL_OPENMP
   if (at::get_num_threads() != threads) omp_set_num_threads(threads);
 #endif
 }

@@ -112,7 +112,7 @@ class _Recipe:
 
     def __init__(self, compiler: Compiler, torch: TorchFlags, sources: Sources, python: str, report: Report) -> None:
         self.compiler, self.torch, self.sources, self.report = compiler, torch, sources, report
-        self.flags = [*torch.defines, *FLAGS, *([OPENMP] if compiler.version.startswith("gcc") else [])]
+        self.flags = [*torch.defines, *FLAGS, *threading(compiler)]
         self.includes = [f"-I{sources.folder}", *torch.includes, python]
         self.settings = cache.key_of([torch.binary, compiler.version, *self.flags])
         self.key = f"{runtime_identity(torch, sources)}-{self.settings[:8]}"
@@ -146,6 +146,10 @@ class _Recipe:
 
 def _silent(line: str) -> None:
     """The objects belong to a build that has said what there is to say."""
+
+
+def threading(compiler: Compiler) -> list[str]:
+    return [OPENMP] if compiler.version.startswith("gcc") else []
 
 
 def jobs(files: int) -> int:
