@@ -92,7 +92,8 @@ def without_codec(plan: Plan) -> Plan:
     gradient = plan.manifest.bodies[0].gradient
     assert gradient is not None
     symbols = sorted({kernel.symbol for kernel in gradient.exchange.kernels})
-    empty = [f'extern "C" void {s}(const relaxrt_segment*, int64_t, const relaxrt_call*) {{}}' for s in symbols]
+    parameters = "const relaxrt_segment*, int64_t, const relaxrt_call*, int64_t, int64_t"
+    empty = [f'extern "C" void {s}({parameters}) {{}}' for s in symbols]
     return replace(plan, library=build_kernels("\n".join(['#include "relaxrt/abi.h"', *empty, ""])))
 
 

@@ -1,7 +1,7 @@
-"""Generated CPU kernels against memcpy of the same input and against the same formula in eager torch, on one thread.
+"""Generated CPU kernels against memcpy of the input, and against the same formula in torch.compile and eager torch.
 
-Speed is bytes of the uncompressed tensor per second; `ratio` is over memcpy's in the same rounds. Medians of
-interleaved rounds: a shared machine's noise hits all of a round alike.
+As the runtime calls them, on one thread and on two. Every figure is a median of ratios within the rounds of one
+interleaved run: a shared machine's noise hits all of a round alike.
 
     python -m benchmarks.kernels [--elements 25000000] [--rounds 15] [--json]
 """
@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import statistics
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+import formulas
 import torch
+from bench import INPUTS, Bench, Job, interleaved, on_threads
+from on_hosts import Figure, show
+from torch import Tensor
 
-from relaxc.build.kernels import build_kernels
-from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
 from relaxc.emit.kernel import BlockKernel
 from relaxc.language.parse import parse
@@ -34,54 +34,33 @@ from relaxc.program.ir import Codec
 from relaxc.resources import folder
 from relaxc.wire.routes import Kernel
 
-Job = Callable[[], object]
-EAGER = 10.0
-"""How many times faster than eager torch a kernel has to be."""
-
 ENCODE = Kernel("encode", "none", tensor=True, averages=False, residual=False, owner=False)
 KEEP = Kernel("encode_keep", "none", tensor=True, averages=False, residual=True, owner=False)
 COMBINE = Kernel("combine", "many", tensor=False, averages=True, residual=False, owner=True)
 DECODE = Kernel("decode", "one", tensor=False, averages=False, residual=False, owner=False, decodes=True)
-INPUTS = 4
+COMPILED, EAGER, MANY_TENSORS = 1.0, 10.0, 3.0
+"""How many times as fast as the same formula in torch; 100 small tensors to one of their size."""
+SHARE = 1.7 / 2
+"""Of what two threads can bring: twice one thread, or as many bytes as two threads copy where that is less."""
+TENSORS, SMALL = 100, 64
+SMALL_CALLS = 200
 
 
 @dataclass(frozen=True)
-class Row:
-    """`asked` and `eager_asked` are None where nothing is asked; `eager` is how many times faster than eager torch."""
+class Case:
+    """`asked` is a share of memcpy's speed: for the uncompressed tensor or, where `own`, for as many bytes as the
+    kernel itself reads and writes."""
 
-    codec: str
-    kernel: str
-    gigabytes_per_second: float
-    ratio: float
-    asked: float | None
-    eager: float | None = None
-    eager_asked: float | None = None
+    name: str
+    codec: Codec
+    kernel: Kernel
+    asked: float
+    formula: formulas.Formula
+    own: bool = False
 
     @property
-    def reached(self) -> bool:
-        return self.ratio >= (self.asked or 0) and (self.eager or 0) >= (self.eager_asked or 0)
-
-
-class _Segment(ctypes.Structure):
-    _fields_ = [
-        ("operands", ctypes.c_void_p),
-        ("elements", ctypes.c_int64),
-        ("first", ctypes.c_uint64),
-        ("parameter", ctypes.c_uint32),
-    ]
-
-
-class _Call(ctypes.Structure):
-    _fields_ = [
-        ("inputs", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
-        ("number_of_inputs", ctypes.c_int64),
-        ("output", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-        ("workers", ctypes.c_int64),
-        ("key", ctypes.c_uint64),
-        ("shared", ctypes.c_uint64),
-    ]
+    def text(self) -> str:
+        return f"{self.name} {self.kernel.name}"
 
 
 def codec(name: str, **chosen: Value) -> Codec:
@@ -101,159 +80,165 @@ def default(parameter: Parameter) -> Value:
     raise TypeError(f"{parameter.name} has no default that is a number or a name")
 
 
-@dataclass
-class Bench:
-    """The buffers: 25 M f32 elements that no cache holds.
-
-    Four inputs are one message four times, so a combine reads less memory than with four workers' and does as much.
-    """
-
-    elements: int
-
-    def __post_init__(self) -> None:
-        torch.manual_seed(0)
-        self.tensor = torch.randn(self.elements)
-        self.residual = torch.randn(self.elements) * 1e-3
-        self.decoded = torch.zeros(self.elements)
-        self.messages = [torch.zeros(self.elements * 5, dtype=torch.uint8) for _ in range(2)]
-        self.others = [torch.rand(self.elements) for _ in range(3)]
-        self.weights = (ctypes.c_double * INPUTS)(*[1 / INPUTS] * INPUTS)
-        self.numbers = (ctypes.c_double * 4)(0.01, 0.01, 0.01, 0.01)
-
-    def call(self, function: Any, kernel: Kernel, operands: tuple[str, ...]) -> Job:
-        """`value` is decoded into another tensor than what is encoded."""
-        held = {"value": self.decoded if kernel.decodes else self.tensor, "residual": self.residual}
-        return self.job(function, [held[name] for name in operands], kernel.inputs, kernel.decodes)
-
-    def job(self, function: Any, operands: list[torch.Tensor], inputs_of: str, decodes: bool) -> Job:
-        source, target = (m.data_ptr() for m in self.messages)
-        inputs = (ctypes.c_void_p * INPUTS)(*[source] * INPUTS)
-        count = {"none": 0, "one": 1, "many": INPUTS}[inputs_of]
-        # What is encoded goes where the decoders read; a combine reads there and writes elsewhere.
-        out = None if decodes else source if inputs_of == "none" else target
-        weights, numbers = (ctypes.addressof(given) for given in (self.weights, self.numbers))
-        call = _Call(ctypes.addressof(inputs), weights, count, out, numbers, INPUTS, 1)
-        addresses = (ctypes.c_void_p * max(1, len(operands)))(*(tensor.data_ptr() for tensor in operands))
-        segment = _Segment(ctypes.addressof(addresses), self.elements, 0, 0)
-
-        def job() -> object:
-            function(ctypes.byref(segment), ctypes.c_int64(1), ctypes.byref(call))
-            return inputs, addresses  # which are pointed to: they live as long as the job
-
-        return job
-
-    def memcpy(self) -> object:
-        return ctypes.memmove(self.decoded.data_ptr(), self.tensor.data_ptr(), 4 * self.elements)
-
-
-def eager_encode(bench: Bench, block: int = 512, kept: bool = False) -> Job:
-    """minmax 8bit as a user would write it."""
-
-    def job() -> object:
-        value = bench.tensor + bench.residual if kept else bench.tensor
-        x = value[: value.numel() // block * block].view(-1, block)
-        low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
-        scale = (high - low) / 255
-        level = ((x - low) / scale).round().clamp(0, 255)
-        code = level.to(torch.uint8)
-        return (code, x - (low + level * scale)) if kept else code
-
-    return job
-
-
-def eager_decode(bench: Bench, block: int = 512) -> Job:
-    rows = bench.elements // block
-    code = torch.randint(0, 256, (rows, block), dtype=torch.uint8)
-    low, scale = torch.randn(rows, 1), torch.rand(rows, 1)
-    return lambda: low + code.to(torch.float32) * scale
-
-
-Plan = list[tuple[str, Codec, Kernel, float | None]]
-
-
-def asked() -> Plan:
-    """What is measured, with the ratio that is asked for. A codec's encode stands before its other kernels."""
-    minmax, narrow = codec("minmax"), codec("minmax", bits=4)
-    absmax, onebit, bf16 = codec("absmax"), codec("onebit"), codec("bf16")
+def cases() -> list[Case]:
+    out = []
+    for bits in (8, 4):
+        minmax, absmax = (codec(name, bits=bits) for name in ("minmax", "absmax"))
+        out += [
+            Case(f"minmax {bits}bit", minmax, ENCODE, 0.8, formulas.minmax_encode(bits)),
+            Case(f"minmax {bits}bit", minmax, DECODE, 0.8, formulas.minmax_decode(bits)),
+            Case(f"absmax {bits}bit", absmax, ENCODE, 0.8, formulas.absmax_encode(bits)),
+            Case(f"absmax {bits}bit", absmax, DECODE, 0.8, formulas.absmax_decode(bits)),
+        ]
+    minmax, bf16 = codec("minmax"), codec("bf16")
     return [
-        ("minmax 8bit", minmax, ENCODE, 0.8),
-        ("minmax 8bit", minmax, DECODE, 1.2),
-        ("minmax 8bit", minmax, COMBINE, None),
-        ("minmax 8bit", minmax, KEEP, 0.6),
-        ("minmax 4bit", narrow, ENCODE, None),
-        ("minmax 4bit", narrow, DECODE, None),
-        ("minmax 2bit", codec("minmax", bits=2), KEEP, None),
-        ("onebit", onebit, ENCODE, None),
-        ("onebit", onebit, DECODE, None),
-        ("onebit", onebit, KEEP, None),
-        ("bf16", bf16, ENCODE, None),
-        ("bf16", bf16, DECODE, None),
-        ("fp16", codec("fp16"), ENCODE, None),
-        ("absmax 8bit", absmax, ENCODE, None),
-        ("absmax 8bit", absmax, DECODE, None),
-        ("minmax 8bit stochastic", codec("minmax", rounding="stochastic"), ENCODE, None),
+        *out,
+        Case("bf16", bf16, ENCODE, 0.8, formulas.cast(torch.bfloat16)),
+        Case("bf16", bf16, DECODE, 0.8, formulas.cast(torch.float32)),
+        Case("minmax 8bit", minmax, KEEP, 0.6, formulas.minmax_keep),
+        Case("onebit", codec("onebit"), KEEP, 0.6, formulas.sign_keep),
+        Case("minmax 8bit", minmax, COMBINE, 0.5, formulas.minmax_combine, own=True),
+        Case("topk 1%", codec("topk", part=formulas.PART), ENCODE, 0.15, formulas.top),
     ]
 
 
-def built(plan: Plan) -> list[BlockKernel]:
-    return [build_kernel(f"bench_{n}", c, kernel, "f32") for n, (_, c, kernel, _) in enumerate(plan)]
+def built(case: Case, number: int) -> list[BlockKernel]:
+    """What is measured, and what makes messages for it."""
+    both = (("bench", case.kernel), ("made", ENCODE))
+    return [build_kernel(f"{name}_{number}", case.codec, kernel, "f32") for name, kernel in both]
 
 
-def load(kernels: list[BlockKernel]) -> ctypes.CDLL:
-    return ctypes.CDLL(str(build_kernels(emit_kernels(kernels))))
+class Buffers:
+    def __init__(self, elements: int) -> None:
+        self.tensor, self.residual = torch.randn(elements), torch.randn(elements) * 1e-3
+        self.decoded = torch.zeros(elements)
+
+        self.pool = ThreadPoolExecutor(2)
+
+    def memcpy(self) -> None:
+        self.copy(0, 4 * self.tensor.numel())
+
+    def memcpy_by_two(self) -> None:
+        half = 2 * self.tensor.numel()
+        list(self.pool.map(self.copy, (0, half), (half, half)))
+
+    def copy(self, at: int, count: int) -> None:
+        ctypes.memmove(self.decoded.data_ptr() + at, self.tensor.data_ptr() + at, count)
 
 
-def seconds(job: Job) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
+class Trial:
+    """The jobs of one case."""
+
+    def __init__(self, case: Case, number: int, bench: Bench, buffers: Buffers, segments: int = 1) -> None:
+        self.case, self.bench, self.buffers, self.segments = case, bench, buffers, segments
+        self.code_bytes = segments * case.codec.layout.bytes_of(bench.elements // segments)
+        self.messages = [self.message(number) for _ in range({"none": 0, "one": 1, "many": INPUTS}[case.kernel.inputs])]
+        self.output = None if case.kernel.decodes else self.room()
+        held = {"value": buffers.decoded if case.kernel.decodes else buffers.tensor, "residual": buffers.residual}
+        kernel = next(k for k in bench.kernels if k.symbol == f"bench_{number}")
+        self.operands = [held[operand.name] for operand in kernel.operands]
+        self.ours = bench.job(f"bench_{number}", self.operands, self.messages, self.output, segments)
+
+    def room(self) -> Tensor:
+        return torch.zeros(self.code_bytes, dtype=torch.uint8)
+
+    def message(self, number: int) -> Tensor:
+        """A code of the tensor: among any bytes would be numbers that a processor is slow with."""
+        made = self.room()
+        self.bench.job(f"made_{number}", [self.buffers.tensor], (), made, self.segments)()
+        return made
+
+    @property
+    def traffic(self) -> int:
+        """Bytes read and written."""
+        messages = len(self.messages) + (self.output is not None)
+        operands = 1 + (self.case.kernel.residual * 2) if self.operands else 0
+        return messages * self.code_bytes + operands * 4 * self.bench.elements
+
+    @property
+    def blocks(self) -> int:
+        return self.bench.elements // self.case.codec.layout.block_of(self.bench.elements)
+
+    def arguments(self) -> list[Tensor]:
+        case, buffers = self.case, self.buffers
+        if case.kernel.inputs != "none":
+            return [part for _ in self.messages for part in self._parts()]
+        return [buffers.tensor, buffers.residual] if case.kernel.residual else [buffers.tensor]
+
+    def _parts(self) -> Sequence[Tensor]:
+        """Of a code, as the formula that encodes makes them."""
+        encodes = {c.name: c.formula for c in cases() if c.kernel is ENCODE}
+        return [part.clone() for part in encodes[self.case.name](self.buffers.tensor)]
+
+    def torch_jobs(self) -> tuple[Job | str, Job]:
+        """The same by torch.compile, or why not, and by eager torch."""
+        formula, arguments = self.case.formula, self.arguments()
+        results = [torch.empty_like(r) for r in formula(*arguments)]
+        if self.case.kernel.residual:
+            results[-1] = arguments[1]
+        try:
+            fast: Job | str = formulas.compiled(formula, arguments, results)
+        except Exception as error:  # noqa: BLE001 - whatever inductor raises is the reason
+            fast = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        return fast, lambda: formula(*arguments)
 
 
-def interleaved(jobs: list[Job], rounds: int) -> list[list[float]]:
-    """Seconds of each job in each round, the first (cold) round left out."""
-    times = [[seconds(job) for job in jobs] for _ in range(rounds + 1)]
-    return [list(column) for column in zip(*times[1:], strict=True)]
+def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:
+    return statistics.median(n / d for n, d in zip(numerator, denominator, strict=True))
 
 
-def measure(elements: int, rounds: int) -> list[Row]:
+def measured(trial: Trial, rounds: int) -> list[Figure]:
+    case, buffers = trial.case, trial.buffers
+    fast, eager = trial.torch_jobs()
+    jobs = [buffers.memcpy, buffers.memcpy_by_two, trial.ours, on_threads(2, trial.ours), eager]
+    jobs += [] if isinstance(fast, str) else [fast]
+    copied, copied2, ours, ours2, slow, *compiled = interleaved(jobs, rounds)
+    if isinstance(fast, str):
+        print(f"{case.text}: not compared with torch.compile, {fast}", file=sys.stderr)
+    traffic = trial.traffic / (8 * trial.bench.elements)  # in copies of the tensor
+    own = (" of its own traffic", traffic) if case.own else ("", 1.0)
+    figures = [
+        Figure(f"{case.text} to memcpy{own[0]}", case.asked, own[1] * ratio(copied, ours)),
+        *(Figure(f"{case.text} to torch.compile", COMPILED, ratio(c, ours)) for c in compiled),
+        Figure(f"{case.text} to eager torch", EAGER, ratio(slow, ours)),
+    ]
+    if trial.blocks > 1:
+        most = min(2.0, ratio(ours, copied2) / traffic)
+        figures.append(Figure(f"{case.text}, two threads to one", SHARE * most, ratio(ours, ours2)))
+    return figures
+
+
+def many_tensors(case: Case, rounds: int) -> Figure:
+    """A bucket of small tensors against one of their size."""
+    bench = Bench(TENSORS * SMALL, built(case, 0))
+    jobs = [Trial(case, 0, bench, Buffers(bench.elements), segments).ours for segments in (1, TENSORS)]
+    one, many = interleaved([repeated(job) for job in jobs], rounds)
+    return Figure(f"{case.text}, {TENSORS} tensors of {SMALL} to one", MANY_TENSORS, ratio(many, one), at_most=True)
+
+
+def repeated(job: Job) -> Job:
+    return lambda: [job() for _ in range(SMALL_CALLS)]
+
+
+def measure(elements: int, rounds: int, only: str) -> list[Figure]:
     torch.set_num_threads(1)
-    bench, plan = Bench(elements), asked()
-    kernels = built(plan)
-    library = load(kernels)
-    eager = {ENCODE: eager_encode(bench), DECODE: eager_decode(bench), KEEP: eager_encode(bench, kept=True)}
-    rows = []
-    for number, (name, _, kernel, ratio) in enumerate(plan):
-        operands = tuple(o.name for o in kernels[number].operands)
-        job = bench.call(library[f"bench_{number}"], kernel, operands)
-        copied, ours = interleaved([bench.memcpy, job], rounds)
-        paired = statistics.median(c / o for c, o in zip(copied, ours, strict=True))
-        slow = statistics.median(interleaved([eager[kernel]], 3)[0]) if ratio is not None else None
-        typical = statistics.median(ours)
-        faster = None if slow is None else slow / typical
-        rows.append(Row(name, kernel.name, 4e-9 * elements / typical, paired, ratio, faster, slow and EAGER))
-    return rows
-
-
-def table(rows: list[Row]) -> str:
-    lines = [f"{'codec':24}{'kernel':14}{'GB/s':>7}{'x memcpy':>10}{'asked':>7}{'x eager':>9}{'asked':>7}"]
-    for r in rows:
-        wanted = f"{r.asked:7.2f}" if r.asked is not None else " " * 7
-        eager = f"{r.eager:9.1f}{r.eager_asked:7.0f}" if r.eager is not None else " " * 16
-        missed = "" if r.reached else "  missed"
-        lines.append(f"{r.codec:24}{r.kernel:14}{r.gigabytes_per_second:7.2f}{r.ratio:10.2f}{wanted}{eager}{missed}")
-    return "\n".join(lines)
+    chosen = [case for case in cases() if only in case.text]
+    kernels = [kernel for n, case in enumerate(chosen) for kernel in built(case, n)]
+    bench = Bench(elements // formulas.SIGN_BLOCK * formulas.SIGN_BLOCK, kernels)
+    buffers = Buffers(bench.elements)
+    figures = [f for n, case in enumerate(chosen) for f in measured(Trial(case, n, bench, buffers), rounds)]
+    return figures + [many_tensors(case, rounds) for case in chosen if case.codec.layout.unit == "block"]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0 where everything asked for was reached."""
-    parser = argparse.ArgumentParser(description="generated CPU kernels against memcpy and eager torch")
+    parser = argparse.ArgumentParser(description="generated CPU kernels against memcpy and torch")
     parser.add_argument("--elements", type=int, default=25_000_000)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="the cases whose name holds this")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args(arguments)
-    rows = measure(chosen.elements, chosen.rounds)
-    print(json.dumps([asdict(row) for row in rows], indent=2) if chosen.json else table(rows))
-    return 0 if all(row.reached for row in rows) else 1
+    return show(measure(chosen.elements, chosen.rounds, chosen.only), chosen.json)
 
 
 if __name__ == "__main__":

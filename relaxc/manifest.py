@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-FORMAT = 3
+FORMAT = 4
 """Version of the plan directory; a plan of another version is refused."""
 
 Number = Any

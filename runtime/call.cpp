@@ -1,9 +1,11 @@
 #include "call.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
+#include <limits>
 #include <stdexcept>
 
 #include "keys.h"
@@ -55,6 +57,21 @@ char* find(const Operand& operand, const Segment& segment, const Arguments& give
       if (given.native == nullptr) throw std::invalid_argument("an operand of a native exchange outside of one");
       return given.native->find(operand.source, segment);
   }
+}
+
+// With fewer elements a second thread costs more than it brings.
+constexpr int64_t elements_a_thread = 1 << 15;
+
+// As many threads as torch gives the one that calls, each with a part of the blocks.
+void share(relaxrt_kernel kernel, const std::vector<relaxrt_segment>& segments, const relaxrt_call& call) {
+  int64_t elements = 0;
+  for (const relaxrt_segment& segment : segments) elements += segment.elements;
+  const auto part = [&](int64_t from, int64_t to) {
+    const int64_t end = to < elements ? to : std::numeric_limits<int64_t>::max();  // blocks of cells alone are at the end
+    kernel(segments.data(), static_cast<int64_t>(segments.size()), &call, from, end);
+  };
+  if (elements < 2 * elements_a_thread) return part(0, elements);
+  at::parallel_for(0, elements, elements_a_thread, part);
 }
 
 }  // namespace
@@ -116,7 +133,7 @@ void Call::run(const Arguments& given) const {
   call.near = near_values.empty() ? nullptr : near_values.data();
   call.own = own;
   call.shared = shared_key(worker.seed, given.iteration);
-  kernel(bound.data(), static_cast<int64_t>(bound.size()), &call);
+  share(kernel, bound, call);
 }
 
 }  // namespace relaxc

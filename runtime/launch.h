@@ -1,5 +1,6 @@
 // Some pieces on their way, once.
 #pragma once
+#include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
 
 #include <cstdint>
@@ -35,6 +36,7 @@ class Launch : public Native {
   uint64_t tag;                 // what its messages name, which is the iteration where nothing else is said
   std::vector<double> weights;  // of the inputs that are summed; empty for none
   at::ThreadLocalState state;   // so that a profiler of the caller sees the queue's ranges
+  const int threads = at::get_num_threads();  // the caller's, which the queue's kernels keep to
 
   // Under the queue's mutex.
   std::vector<char> ready;   // per bucket: it may leave

@@ -18,6 +18,13 @@ uint64_t since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
 }
 
+// What torch.set_num_threads says is each thread's own. at::set_num_threads would say it to all that begin later.
+void take_threads([[maybe_unused]] int threads) {
+#if defined(_OPENMP) && AT_PARALLEL_OPENMP
+  if (at::get_num_threads() != threads) omp_set_num_threads(threads);
+#endif
+}
+
 }  // namespace
 
 Queue::Queue(std::unique_ptr<Transport> transport) : transport_(std::move(transport)), pid_(getpid()) {}
@@ -150,6 +157,7 @@ void Queue::loop() {
     }
     try {
       at::ThreadLocalStateGuard guard(launch->state);
+      take_threads(launch->threads);
       run(*launch);
     } catch (const std::exception& error) {
       record(*launch, {launch->iteration, -1, -1, error.what()});

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from relaxc.wire.routes import Kernel
 
 Array = NDArray[Any]
 KEY, SHARED = 0x0123456789ABCDEF, 0x0F1E2D3C4B5A6978
+END = 2**63 - 1
+WHOLE = ((0, END),)
+"""The range of a run that does all blocks."""
 
 
 class CSegment(ctypes.Structure):
@@ -119,6 +124,7 @@ def measured(
     segments: list[Segment],
     workers: int,
     weights: list[float] | None = None,
+    ranges: Sequence[tuple[int, int]] | None = None,
 ) -> tuple[bytes, list[Array], list[Array]]:
     """The same from the generated function, in one call."""
     operands = build_kernel("k", codec, kernel, dtype).operands
@@ -131,7 +137,8 @@ def measured(
         for s, of in zip(segments, held, strict=True)
     ]
     size = sum(codec.layout.bytes_of(s.tensor.size, real_of(dtype)().itemsize) for s in segments)
-    message = call(function, parts, messages, None if kernel.decodes else size, workers, weights=weights)
+    sent = None if kernel.decodes else size
+    message = call(function, parts, messages, sent, workers, weights=weights, ranges=ranges)
     return message, tensors, residuals
 
 
@@ -159,8 +166,12 @@ def call(
     weights: list[float] | None = None,
     numbers: list[float] | None = None,
     near: list[Array | None] | None = None,
+    ranges: Sequence[tuple[int, int]] | None = None,
 ) -> bytes:
-    """Run a kernel once; the message that it makes, of `size` bytes, if it makes one. Messages start at odd addresses."""
+    """Run a kernel once; the message that it makes, of `size` bytes, if it makes one. Messages start at odd addresses.
+
+    The blocks are shared out by `ranges` of elements, by default three whose last comes first, as threads might.
+    """
     inputs = [unaligned(np.frombuffer(m, np.uint8)) for m in messages or []]
     output = np.full((size or 0) + 64, 0xAB, np.uint8)
     addresses = [(ctypes.c_void_p * max(1, len(p.operands)))(*(o.ctypes.data for o in p.operands)) for p in parts]
@@ -177,10 +188,16 @@ def call(
         ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
         _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None, SHARED,
     )  # fmt: skip
-    function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given))
+    for begin, end in thirds(sum(p.elements for p in parts)) if ranges is None else ranges:
+        function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given), ctypes.c_int64(begin), ctypes.c_int64(end))
     end = (size or 0) + 3
     assert (output[:3] == 0xAB).all() and (output[end:] == 0xAB).all(), "wrote outside its message"
     return output[3:end].tobytes()
+
+
+def thirds(elements: int) -> list[tuple[int, int]]:
+    borders = [0, elements // 3, 2 * elements // 3, END]
+    return list(pairwise(borders))[::-1]
 
 
 def _doubles(numbers: list[float] | None) -> Any:

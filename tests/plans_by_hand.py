@@ -41,18 +41,21 @@ KERNELS = """
 
 #include "relaxrt/abi.h"
 
+#define RUN const relaxrt_segment *segments, int64_t count, const relaxrt_call *call, int64_t from, int64_t to
+
 namespace {
 
 const float* at(const uint8_t* message, int64_t element) { return reinterpret_cast<const float*>(message) + element; }
 
 float* operand(const relaxrt_segment& segment, int number) { return static_cast<float*>(segment.operands[number]); }
 
-// f(segment, element of the segment, element of the message)
+// f(segment, element of the segment, element of the message): an element is a block
 template <typename F>
-void each(const relaxrt_segment* segments, int64_t count, F f) {
+void each(const relaxrt_segment* segments, int64_t count, int64_t from, int64_t to, F f) {
   int64_t before = 0;
   for (int64_t s = 0; s < count; before += segments[s++].elements)
-    for (int64_t i = 0; i < segments[s].elements; ++i) f(segments[s], i, before + i);
+    for (int64_t i = 0; i < segments[s].elements; ++i)
+      if (from <= before + i && before + i < to) f(segments[s], i, before + i);
 }
 
 float sum(const relaxrt_call* call, int64_t element) {
@@ -66,48 +69,48 @@ float sum(const relaxrt_call* call, int64_t element) {
 
 extern "C" {
 
-void contribute(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
+void contribute(RUN) {
   float* out = reinterpret_cast<float*>(call->output);
-  each(segments, count, [&](const auto& s, int64_t i, int64_t m) { out[m] = operand(s, 0)[i]; });
+  each(segments, count, from, to, [&](const auto& s, int64_t i, int64_t m) { out[m] = operand(s, 0)[i]; });
 }
 
 // mean, from messages to a message
-void combine(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
+void combine(RUN) {
   float* out = reinterpret_cast<float*>(call->output);
-  each(segments, count, [&](const auto&, int64_t, int64_t m) { out[m] = sum(call, m) * (1.0f / call->workers); });
+  each(segments, count, from, to, [&](const auto&, int64_t, int64_t m) { out[m] = sum(call, m) * (1.0f / call->workers); });
 }
 
 // hop and finish of the ring: what arrived and one's own
-void hop(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
+void hop(RUN) {
   float* out = reinterpret_cast<float*>(call->output);
-  each(segments, count, [&](const auto& s, int64_t i, int64_t m) { out[m] = sum(call, m) + operand(s, 0)[i]; });
+  each(segments, count, from, to, [&](const auto& s, int64_t i, int64_t m) { out[m] = sum(call, m) + operand(s, 0)[i]; });
 }
 
-void finish(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
+void finish(RUN) {
   float* out = reinterpret_cast<float*>(call->output);
-  each(segments, count,
+  each(segments, count, from, to,
        [&](const auto& s, int64_t i, int64_t m) { out[m] = (sum(call, m) + operand(s, 0)[i]) * (1.0f / call->workers); });
 }
 
-void finish_alone(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
-  finish(segments, count, call);
+void finish_alone(RUN) {
+  finish(segments, count, call, from, to);
 }
 
-void gather(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
-  each(segments, count, [&](const auto& s, int64_t i, int64_t m) { operand(s, 0)[i] = sum(call, m); });
+void gather(RUN) {
+  each(segments, count, from, to, [&](const auto& s, int64_t i, int64_t m) { operand(s, 0)[i] = sum(call, m); });
 }
 
-void spread(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) { gather(segments, count, call); }
+void spread(RUN) { gather(segments, count, call, from, to); }
 
 // the first operand += numbers[0] * the second
-void add(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
-  each(segments, count, [&](const auto& s, int64_t i, int64_t) {
+void add(RUN) {
+  each(segments, count, from, to, [&](const auto& s, int64_t i, int64_t) {
     operand(s, 0)[i] += static_cast<float>(call->numbers[0]) * operand(s, 1)[i];
   });
 }
 
 // what a kernel is told, as f64: key's halves, workers, then for each segment its parameter, first and elements
-void tell(const relaxrt_segment* segments, int64_t count, const relaxrt_call* call) {
+void tell(RUN) {
   double* out = static_cast<double*>(segments[0].operands[0]);
   *out++ = static_cast<double>(call->key >> 32);
   *out++ = static_cast<double>(call->key & 0xFFFFFFFFu);

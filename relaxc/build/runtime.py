@@ -22,6 +22,10 @@ OBJECTS = "objects"
 LIBRARY = f"{MODULE}.so"
 FLAGS = ("-O2", "-fPIC", "-pthread")
 """No -march: the arithmetic is in torch and in the kernels, and a plan may carry this library to another machine."""
+OPENMP = "-fopenmp"
+"""For at::parallel_for in torch's headers, with g++, which brings OpenMP. The library is not linked with it: what it
+calls is found in the one that torch has loaded, whose threads are those of torch.set_num_threads. Without it kernels
+run on one thread."""
 SECONDS_A_FILE = 15
 """On an ordinary core, most of it torch's headers; what is said before a build is an estimate from it."""
 
@@ -108,7 +112,7 @@ class _Recipe:
 
     def __init__(self, compiler: Compiler, torch: TorchFlags, sources: Sources, python: str, report: Report) -> None:
         self.compiler, self.torch, self.sources, self.report = compiler, torch, sources, report
-        self.flags = [*torch.defines, *FLAGS]
+        self.flags = [*torch.defines, *FLAGS, *threading(compiler)]
         self.includes = [f"-I{sources.folder}", *torch.includes, python]
         self.settings = cache.key_of([torch.binary, compiler.version, *self.flags])
         self.key = f"{runtime_identity(torch, sources)}-{self.settings[:8]}"
@@ -142,6 +146,10 @@ class _Recipe:
 
 def _silent(line: str) -> None:
     """The objects belong to a build that has said what there is to say."""
+
+
+def threading(compiler: Compiler) -> list[str]:
+    return [OPENMP] if compiler.version.startswith("gcc") else []
 
 
 def jobs(files: int) -> int:

@@ -28,7 +28,10 @@ struct relaxrt_call {
   int64_t own;                   // which of the inputs is this worker's own message; -1: none
 };
 
-// Every generated kernel has this type. Segments follow one another in the messages without padding.
-typedef void (*relaxrt_kernel)(const relaxrt_segment* segments, int64_t number_of_segments, const relaxrt_call* call);
+// Every generated kernel has this type. Segments follow one another in the messages without padding. A run does the blocks
+// that begin among elements [from, to) of the call, counted over its segments: several threads share a call, and each block
+// is done by one. A block without elements, which has only cells, begins where the next element would.
+typedef void (*relaxrt_kernel)(const relaxrt_segment* segments, int64_t number_of_segments, const relaxrt_call* call,
+                               int64_t from, int64_t to);
 
 }

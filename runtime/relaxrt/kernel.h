@@ -8,6 +8,7 @@
 #include "level.h"
 #include "narrow.h"
 #include "pack.h"
+#include "range.h"
 #include "reduce.h"
 #include "scratch.h"
 #include "top.h"

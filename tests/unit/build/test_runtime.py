@@ -135,6 +135,11 @@ def test_the_standard_is_torchs_own() -> None:
     assert torch_flags._standard("") == "c++17"
 
 
+@pytest.mark.parametrize(("version", "flags"), [("gcc 12.2.0", ["-fopenmp"]), ("clang 15.0.6", [])])
+def test_the_compiler_that_brings_openmp_is_asked_for_it(version: str, flags: list[str]) -> None:
+    assert runtime.threading(compiler.Compiler(("c++",), version, compiler.this_cpu())) == flags
+
+
 def test_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
     assert runtime.jobs(3) == 3
