@@ -31,7 +31,7 @@ def test_products_cost_their_multiplications(device: str) -> None:
     assert profile.forward == pytest.approx(100) and profile.backward == pytest.approx(170)
     assert times(profile)["0.weight"] == pytest.approx((170, 0))
     ready, needed = times(profile)["1.weight"]
-    assert needed == pytest.approx(30) and 70 <= ready + 1e-9 and ready <= 140 + 1e-9
+    assert needed == pytest.approx(30) and ready + 1e-9 >= 70 and ready <= 140 + 1e-9
 
 
 def test_bytes_where_they_take_longer() -> None:
@@ -46,7 +46,7 @@ def test_views_and_unwritten_memory_take_nothing() -> None:
     clock = EstimatingClock(MEMORY)
     x = torch.ones(4, 4)
     with clock.running():
-        x.t().view(16)[:3].expand(3)
+        x.t()[0].view(2, 2)[:1].expand(3, 2)
         torch.empty(100)
         start = clock.mark()
         x.sum()
