@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hand_clock import CLOCK, Takes, takes
@@ -62,8 +64,7 @@ class Branching(Chain):
 
 
 def line_of(text: str) -> int:
-    with open(__file__) as file:
-        return next(number for number, line in enumerate(file, 1) if text in line)
+    return next(n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1) if text in line)
 
 
 def test_control_flow_that_no_tracer_follows_is_recorded() -> None:

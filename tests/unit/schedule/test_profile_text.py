@@ -33,10 +33,11 @@ def test_what_is_particular() -> None:
     said = report(
         Profile(2.0, 0.0, 0.0, (*idle, times("a", 0.0, 0.0)), "recorded", estimated=True, late_gradients=True)
     )
-    assert said == (
-        "traced by a recorded iteration on cpu: forward 2 s, backward 0 us, a plain step 0 us "
-        "(estimated from operations and bytes, not measured)",
+    first, *rest = said
+    assert first.startswith("traced by a recorded iteration on cpu: forward 2 s, backward 0 us, a plain step 0 us (")
+    assert first.endswith("(estimated from operations and bytes, not measured)")
+    assert rest == [
         LATE,
         "without a gradient: p0, p1, p2, p3, p4 and 2 more",
         "  a  gradient at 0 us (0% of backward), weight read at 0 us of forward by the model",
-    )
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ DEVICE = torch.device("cuda", 0)
 class Event:
     """Marks its place in the stream; its time is there once the device has been waited for."""
 
-    done: list[str] = []
+    done: ClassVar[list[str]] = []
     count = 0
 
     def __init__(self, enable_timing: bool = False) -> None:

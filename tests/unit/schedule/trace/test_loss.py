@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -22,7 +22,9 @@ class Output:
     loss: torch.Tensor | None = None
 
 
-Pair = namedtuple("Pair", "x y")
+class Pair(NamedTuple):
+    x: object
+    y: object
 
 
 @pytest.mark.parametrize(
