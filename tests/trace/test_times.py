@@ -221,6 +221,31 @@ def test_a_weight_that_nobody_was_heard_to_read_is_needed_where_its_module_begin
     assert [p.module for p in profile.parameters] == ["first", "last", "last"]
 
 
+def test_a_parameter_that_its_module_never_reads_takes_no_part() -> None:
+    """Nodes of a graph are whole modules of torch: what these own, they need not read."""
+    model = nn.Sequential(nn.Linear(3, 3))
+    model[0].extra = nn.Parameter(torch.ones(2))
+    profile = traced(model)
+    assert profile.how == "torch.fx"
+    assert times(profile) == {"0.weight": (0, 0), "0.bias": (0, 0), "0.extra": (None, None)}
+
+
+class Alternating(Chain):
+    """Another path each time, as layers that are dropped at random give it."""
+
+    calls = 0
+
+    def forward(self, x):
+        Alternating.calls += 1
+        return self.c(self.b(x) if Alternating.calls % 3 else self.a(x))
+
+
+def test_what_takes_part_at_times_has_the_times_of_those() -> None:
+    Alternating.calls = 0
+    profile = traced(Alternating())
+    assert all(p.ready is not None and p.needed is not None for p in profile.parameters)
+
+
 class Attributes(Chain):
     """Keeps what it computed, and counts."""
 

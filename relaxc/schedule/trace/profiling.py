@@ -102,11 +102,12 @@ def _profile(subject: _Subject, device: str, runs: int) -> Profile:
         for _ in range(runs):
             iterations.append(subject.iterate())
             if graph is None:
-                heard.append(recording.run().completed(taking_part))
+                heard.append(recording.run())
             else:
                 graph.run()
     reads = medians(heard) if graph is None else graph.reads()
-    return _made(subject, iterations, reads, how, why, device)
+    sure = [*(reads if graph is None else recorded).first, *(name for i in iterations for name in i.ready)]
+    return _made(subject, iterations, reads.among(dict.fromkeys(sure)), how, why, device)
 
 
 @contextmanager

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils import _pytree as pytree
 
 from relaxc.schedule.trace.names import enclosing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,10 @@ class Reads:
     first: Mapping[str, Read]
     entered: Mapping[str, float] = field(default_factory=dict)
 
-    def completed(self, names: Iterable[str]) -> Reads:
-        """With those that take part, though nothing of torch was seen to read them (a script or a kernel of the user's
-        own did): read as soon as the innermost module around them began."""
-        unseen = {name: self._begun(name) for name in names if name not in self.first}
-        return replace(self, first={**self.first, **unseen})
+    def among(self, names: Iterable[str]) -> Reads:
+        """Of those that take part. Where nothing of torch was seen to read one of them (a script or a kernel of the
+        user's own did), it is read as soon as the innermost module around it began."""
+        return replace(self, first={name: self.first.get(name) or self._begun(name) for name in names})
 
     def _begun(self, name: str) -> Read:
         module = next((m for m in enclosing(name) if m in self.entered), "")
@@ -47,13 +48,19 @@ class Reads:
 
 
 def medians(runs: Sequence[Reads]) -> Reads:
-    names = dict.fromkeys(name for run in runs for name in run.first)
-    first = {name: _median([run.first[name] for run in runs if name in run.first]) for name in names}
-    return Reads(median(run.total for run in runs), first)
+    first = {
+        name: Read(median(r.at for r in reads), reads[0].module) for name, reads in _by_name(r.first for r in runs)
+    }
+    entered = {name: median(times) for name, times in _by_name(run.entered for run in runs)}
+    return Reads(median(run.total for run in runs), first, entered)
 
 
-def _median(reads: Sequence[Read]) -> Read:
-    return Read(median(read.at for read in reads), reads[0].module)
+def _by_name(runs: Iterable[Mapping[str, T]]) -> Iterator[tuple[str, list[T]]]:
+    found: dict[str, list[T]] = {}
+    for run in runs:
+        for name, value in run.items():
+            found.setdefault(name, []).append(value)
+    yield from found.items()
 
 
 METADATA = frozenset({"new_empty", "new_zeros", "new_ones", "new_full", "empty_like", "zeros_like", "ones_like"})
