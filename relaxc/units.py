@@ -17,6 +17,7 @@ MOST_WORKERS = 2**20
 
 RATE_WANTED = "a rate such as 100Mbps, 10 Gbit/s or 1.25GB/s"
 LATENCY_WANTED = "a time such as 50us or 0.2ms"
+RATE_WANTED_IN_SPECS = "a rate such as 100Mbps or 10Gbps"
 
 
 def measure(text: str) -> tuple[float, str] | None:

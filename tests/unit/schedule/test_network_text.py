@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from relaxc.errors import ModelError
+from relaxc.language.check import check
+from relaxc.language.parse import parse
+from relaxc.language.source import Source
 from relaxc.schedule.network import Line
+from relaxc.schedule.network_clause import network_of
 from relaxc.schedule.network_file import encode_network
 from relaxc.schedule.network_text import LATENCY, parse_network, shown
 from relaxc.units import shown_rate, shown_time
@@ -81,6 +86,15 @@ def test_a_file(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="RX0441") as caught:
         parse_network(str(tmp_path / "absent.json"))
     assert "probe" in (caught.value.help or "")
+
+
+def test_a_clause_says_what_a_text_says() -> None:
+    text = "relax gradients\ncluster { workers = 16, per_machine = 4, bandwidth = 10Gbps, latency = 50us }"
+    cluster = check(parse(Source("t.relax", text))).cluster
+    assert cluster is not None
+    made, same = network_of(cluster), parse_network("10Gbps, 50us, workers=16, per_machine=4")
+    assert made.source == "the cluster in t.relax:2"
+    assert replace(made, source="") == replace(same, source="")
 
 
 @pytest.mark.parametrize(
