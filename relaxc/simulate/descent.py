@@ -17,7 +17,7 @@ class Descent:
         self.rate, self.momentum = rate, momentum
         self._held: dict[tuple[int, int], Array] = {}
 
-    def steps(self, parameter: Parameter, weights: Rows, grads: Rows) -> Rows:
+    def step_rows(self, parameter: Parameter, weights: Rows, grads: Rows) -> Rows:
         """`grads` and `weights` of all workers."""
         return self._moved((-1, parameter.number), weights, grads)
 

@@ -69,7 +69,8 @@ class RowExchange:
     # --- by owners
 
     def _by_owners(self, values: Rows, codec: Codec) -> Array:
-        result, workers = np.zeros_like(values[0]), len(values)
+        result: Array = np.zeros_like(values[0])
+        workers = len(values)
         if route_of(self.exchange.route).roundings(workers) == 0:
             return self._averaged(summed(values))
         for start, stop in shares(self.parameter.number, self.parameter.elements, codec.layout, workers):
@@ -79,14 +80,13 @@ class RowExchange:
 
     def _owned(self, values: Rows, codec: Codec, at: slice) -> Array:
         sent = self._encoded(values[:, at], codec, at).decoded()
-        total = self._averaged(summed(sent))
-        return self._again(total, at)
+        return self._again(self._averaged(summed(sent)), at)
 
     def _again(self, total: Array, at: slice) -> Array:
         """What everyone decodes of the owner's code of the sum."""
         this = Occurrence(self.exchange, [total], self.residuals, self.parameter, self.seed, self.iteration)
-        keeps = self.exchange.feedback == "both"
-        return this.decoded(this.encoded(total, at, NOBODY, keeps).message, at)
+        code = this.encoded(total, at, NOBODY, self.exchange.feedback == "both")
+        return this.decoded(code.message, at)
 
     def _encoded(self, value: Rows, codec: Codec, at: slice) -> Codes:
         """Of all workers, with their residuals where they are kept."""

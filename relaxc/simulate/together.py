@@ -47,7 +47,7 @@ COMMON = ("t", "workers")
 class RowRule(Rule, Protocol):
     """An optimiser that steps all workers at once, with the same settings for all."""
 
-    def steps(self, parameter: Parameter, weights: Rows, grads: Rows) -> Rows:
+    def step_rows(self, parameter: Parameter, weights: Rows, grads: Rows) -> Rows:
         """The new weights, from copies of the old ones."""
 
 
@@ -86,7 +86,7 @@ class Together(Interpreter):
     def advance(self, grads: Sequence[Rows]) -> None:
         """One iteration: `grads[parameter]` as backward made them, a row for each worker."""
         for parameter in self.parameters:
-            self._parameter(parameter, grads[parameter.number])
+            self._parameter(parameter, grads[parameter.number])  # type: ignore[arg-type]
         self.iteration += 1
 
     def _started(self, parameter: Parameter, weight: Array | None) -> Store:
@@ -131,7 +131,7 @@ class Together(Interpreter):
 
     def _step(self, scope: Scope) -> None:
         if self.optimizer is not None and all(scope.present):
-            new = self.optimizer.steps(scope.parameter, np.array(scope.store.weight), np.array(scope.grad))
+            new = self.optimizer.step_rows(scope.parameter, np.array(scope.store.weight), np.array(scope.grad))
             scope.store.weight = self._stored(new, scope)
 
     def _stacked(self, values: Values, scope: Scope) -> Rows:
@@ -256,7 +256,7 @@ class Together(Interpreter):
         self, exchange: Exchange, values: Values, scope: Scope, present: Sequence[bool] | None = None
     ) -> Values:
         coded = isinstance(values, Codes) or isinstance(values[0], Code)
-        cell = not coded and self._stacked(values, scope).shape[1] < scope.parameter.elements
+        cell = not coded and self._stacked(values, scope).shape[1] != scope.parameter.elements
         parameter = cell_of(scope.parameter) if cell else scope.parameter
         if by_rows(exchange, values):
             matrix = None if exchange.topology is None else self._matrix(exchange.topology, scope.round)
