@@ -143,6 +143,16 @@ def doctor() -> None:
 
 
 @app.command()
+def probe(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="where the network is written")],
+) -> None:
+    """Measure this cluster's links and codecs, started by torchrun on all of its workers."""
+    from relaxc.cli_network import probe as run
+
+    raise typer.Exit(run(output))
+
+
+@app.command()
 def simulate(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file, or the name of a spec of the library")],
     task: Annotated[str, typer.Option(metavar="TASK", help="digits, quadratic, or package.module:task")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import msgspec
 from relaxc.errors import ModelError
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.units import wrong_workers
+from relaxc.usage import UsageError
 
 FORMAT = 1
 AGAIN = "measure again: torchrun ... -m relaxc probe -o {path}"
@@ -56,6 +58,19 @@ def encode_network(network: Network) -> bytes:
         _written(network.link), FORMAT, network.workers, network.per_machine, inner, pairs, reduce, codings
     )
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def write_network(path: Path, network: Network) -> None:
+    """Whole or not at all. Raise UsageError where it can't be written."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            temporary.write_bytes(encode_network(network))
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"can't write {str(path)!r}: {(error.strerror or str(error)).lower()}") from error
 
 
 def read_network(path: Path) -> Network:
