@@ -15,6 +15,9 @@ SLOWEST, FASTEST = 1e3, 1e14
 LONGEST = 10.0
 MOST_WORKERS = 2**20
 
+NEARLY = 0.9995
+"""What is shown with three digits is rounded up to the next unit from here on."""
+
 RATE_WANTED = "a rate such as 100Mbps, 10 Gbit/s or 1.25GB/s"
 LATENCY_WANTED = "a time such as 50us or 0.2ms"
 RATE_WANTED_IN_SPECS = "a rate such as 100Mbps or 10Gbps"
@@ -68,7 +71,7 @@ def wrong_workers(count: float | None, per_machine: float) -> str | None:
 def shown_rate(bits: float) -> str:
     """10 Gbit/s"""
     for prefix in ("T", "G", "M", "k"):
-        if bits >= PREFIXES[prefix.lower()]:
+        if bits >= NEARLY * PREFIXES[prefix.lower()]:
             return f"{bits / PREFIXES[prefix.lower()]:.3g} {prefix}bit/s"
     return f"{bits:.3g} bit/s"
 
@@ -76,6 +79,6 @@ def shown_rate(bits: float) -> str:
 def shown_time(time: float) -> str:
     """50 us"""
     for unit in ("s", "ms", "us"):
-        if abs(time) >= TIMES[unit]:
+        if abs(time) >= NEARLY * TIMES[unit]:
             return f"{time / TIMES[unit]:.3g} {unit}"
     return f"{time * 1e9:.3g} ns"

@@ -11,7 +11,8 @@ from relaxc.probe.pairs import Pair, same_machine
 from relaxc.schedule.network import Coding, Network
 
 DIFFERS = 1.25
-"""A pair whose message of MESSAGE bytes takes so many times as long as its kind's, or as short, has its own line."""
+"""A pair whose message of MESSAGE bytes takes so many times as long as its kind's, or as short, has its own line; more
+where lines fit badly."""
 MESSAGE = 1 << 18
 
 Times = Mapping[int, float]
@@ -72,6 +73,6 @@ def _apart(pairs: Mapping[Pair, Times], kind: Fit) -> dict[Pair, Fit]:
     for pair, times in pairs.items():
         own = fit(times)
         share = own.line.at(MESSAGE) / usual
-        if share > DIFFERS or share < 1 / DIFFERS:
+        if max(share, 1 / share) > DIFFERS + own.error + kind.error:
             found[pair] = own
     return found

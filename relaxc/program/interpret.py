@@ -122,7 +122,7 @@ class Interpreter:
     def _started(self, parameter: Parameter, weight: Array | None) -> Store:
         real = real_type(parameter)
         flat = np.zeros(parameter.elements, real) if weight is None else np.asarray(weight).ravel().astype(real)
-        store = Store([round_to(flat, parameter.dtype) for _ in range(self.workers)])
+        store = Store([round_to(flat, parameter.dtype)] * self.workers)
         if (body := self._body(parameter)) is not None:
             scope = self._scope(parameter, body, store, [None] * self.workers)
             for state in body.states:
@@ -136,7 +136,8 @@ class Interpreter:
 
     def _scope(self, parameter: Parameter, body: Body, store: Store, grads: Sequence[Array | None]) -> Scope:
         real = real_type(parameter)
-        flat = [np.zeros(parameter.elements, real) if g is None else np.asarray(g).ravel().astype(real) for g in grads]
+        absent = np.zeros(parameter.elements, real)
+        flat = [absent if g is None else np.asarray(g).ravel().astype(real) for g in grads]
         present = [g is not None for g in grads]
         return Scope(parameter, body, store, flat, present, {}, self.iteration, self.everyone)
 

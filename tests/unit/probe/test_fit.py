@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaxc.probe.fit import fit
-from relaxc.probe.links import MOST, SIZES, measured
+from relaxc.probe.links import BULK, MOST, SIZES, busy, measured
 from relaxc.schedule.network import Line
 
 LINE = Line(2e-4, 8e-9)
@@ -53,31 +53,60 @@ def test_one_size_alone() -> None:
 
 
 class Wire:
-    """Takes what its line says and counts."""
+    """Takes what its line says, by its own clock."""
 
     def __init__(self, line: Line) -> None:
-        self.line, self.asked = line, []
+        self.line, self.asked, self.now = line, [], 0.0
 
     def __call__(self, size: int) -> float:
         self.asked.append(size)
+        self.now += self.line.at(size)
         return self.line.at(size)
+
+    def clock(self) -> float:
+        return self.now
+
+
+class Shaped(Wire):
+    """An idle one passes a burst at once, a token bucket's; its message before this one has just ended."""
+
+    BURST = 80_000
+
+    def __call__(self, size: int) -> float:
+        fresh = 0 if self.asked and self.asked[-1] >= self.BURST else self.BURST
+        self.asked.append(size)
+        return self.line.at(max(0, size - fresh))
 
 
 def test_a_quick_link_is_measured_in_full() -> None:
     wire = Wire(Line(1e-5, 1e-10))
-    assert measured(2.0, wire) == {size: wire.line.at(size) for size in SIZES}
+    assert measured(2.0, wire, wire.clock) == {size: wire.line.at(size) for size in SIZES}
     assert len(wire.asked) == MOST * len(SIZES)
     assert wire.asked[: len(SIZES)] == list(SIZES) == wire.asked[len(SIZES) : 2 * len(SIZES)]
 
 
 def test_a_slow_link_is_measured_in_its_time() -> None:
     wire = Wire(Line(0.0, 8e-6))
-    times = measured(2.0, wire)
+    times = measured(2.0, wire, wire.clock)
     assert list(times) == list(SIZES[:3])
     assert sum(wire.line.at(size) for size in wire.asked) < 2 * 2.0
 
 
 def test_a_disturbance_of_one_repetition_is_not_in_the_median() -> None:
     wire, calls = Wire(Line(1e-5, 1e-10)), iter(range(10**6))
-    times = measured(2.0, lambda size: wire(size) * (50 if next(calls) // len(SIZES) == 2 else 1))
+    times = measured(2.0, lambda size: wire(size) * (50 if next(calls) // len(SIZES) == 2 else 1), wire.clock)
     assert times == {size: wire.line.at(size) for size in SIZES}
+
+
+def test_a_link_is_measured_busy() -> None:
+    wire = Shaped(Line(1e-4, 8e-8))
+    times = measured(2.0, busy(wire, 2.0))
+    assert times == {size: wire.line.at(size) for size in SIZES}
+    assert fit(times).line.each == pytest.approx(8e-8)
+
+
+def test_on_a_slow_link_less_goes_before() -> None:
+    wire = Wire(Line(0.0, 8e-7))
+    once = busy(wire, 2.0)
+    once(1024)
+    assert wire.asked == [SIZES[0], BULK, pytest.approx(2.0 / 64 / 8e-7, abs=1), 1024]

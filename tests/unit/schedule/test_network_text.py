@@ -98,7 +98,15 @@ def test_a_clause_says_what_a_text_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "text"), [(1e9, "1 Gbit/s"), (2.5e6, "2.5 Mbit/s"), (4e13, "40 Tbit/s"), (10, "10 bit/s")]
+    ("bits", "text"),
+    [
+        (1e9, "1 Gbit/s"),
+        (8 / (8 / 1e9), "1 Gbit/s"),
+        (9.999e8, "1 Gbit/s"),
+        (2.5e6, "2.5 Mbit/s"),
+        (4e13, "40 Tbit/s"),
+        (10, "10 bit/s"),
+    ],
 )
 def test_rates_shown(bits: float, text: str) -> None:
     assert shown_rate(bits) == text

@@ -120,7 +120,7 @@ def test_what_is_no_task(module: str, name: str, code: str, said: str) -> None:
     [
         ("Misshapen", "RX0452", r"no gradient of w, but one of shape \(4,\)"),
         ("Absent", "RX0452", "no gradient of w, but none"),
-        ("Fails", "RX0451", r"KeyError: 'v' \(.*tasks_of_a_user.py:27\)"),
+        ("Fails", "RX0451", r"KeyError: 'v' \(.*tasks_of_a_user.py:25\)"),
     ],
 )
 def test_gradients_that_are_none(module: str, name: str, code: str, said: str) -> None:
