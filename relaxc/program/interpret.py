@@ -122,7 +122,7 @@ class Interpreter:
     def _started(self, parameter: Parameter, weight: Array | None) -> Store:
         real = real_type(parameter)
         flat = np.zeros(parameter.elements, real) if weight is None else np.asarray(weight).ravel().astype(real)
-        store = Store([round_to(flat, parameter.dtype) for _ in range(self.workers)])
+        store = Store([round_to(flat, parameter.dtype)] * self.workers)
         if (body := self._body(parameter)) is not None:
             scope = self._scope(parameter, body, store, [None] * self.workers)
             for state in body.states:
@@ -136,7 +136,8 @@ class Interpreter:
 
     def _scope(self, parameter: Parameter, body: Body, store: Store, grads: Sequence[Array | None]) -> Scope:
         real = real_type(parameter)
-        flat = [np.zeros(parameter.elements, real) if g is None else np.asarray(g).ravel().astype(real) for g in grads]
+        absent = np.zeros(parameter.elements, real)
+        flat = [absent if g is None else np.asarray(g).ravel().astype(real) for g in grads]
         present = [g is not None for g in grads]
         return Scope(parameter, body, store, flat, present, {}, self.iteration, self.everyone)
 
@@ -302,11 +303,9 @@ class Interpreter:
             case Exchange(value=value):
                 values = self._exchanged(e, self._value(value, scope), scope)
             case Encode(value=value):
-                put = self._value(value, scope)
-                values = [self._code(e, scope.tensor(put[w]), w, scope) if w in scope.members else None
-                          for w in self.everyone]  # fmt: skip
+                values = self._encoded(e, self._value(value, scope), scope)
             case Decode(code=code):
-                values = [None if c is None else c.decoded() for c in self._value(code, scope)]
+                values = self._decoded(self._value(code, scope))
             case Apply(arguments=arguments):
                 return replace(e, arguments=tuple(self._without_codes(a, scope, done) for a in arguments))
             case Reduce(argument=argument):
@@ -316,6 +315,14 @@ class Interpreter:
         name = f"#{len(done)}"
         done[name] = values
         return Read(name)
+
+    def _encoded(self, encoding: Encode, put: Values, scope: Scope) -> Values:
+        return [
+            self._code(encoding, scope.tensor(put[w]), w, scope) if w in scope.members else None for w in self.everyone
+        ]
+
+    def _decoded(self, codes: Values) -> Values:
+        return [None if code is None else code.decoded() for code in codes]
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         moment = self.asynchronous.moment(encoding, worker, scope)
