@@ -20,7 +20,7 @@ from relaxc.schedule.predict_machine import Machine
 from relaxc.schedule.predict_programs import Among, Fits, Programs, cohorts_of
 from relaxc.schedule.predict_queue import Queue
 from relaxc.schedule.profile import Profile
-from relaxc.schedule.schedule import Schedule, make_schedule
+from relaxc.schedule.schedule import Schedule, first_site, make_schedule
 from relaxc.schedule.timeline import Span, Timeline, bound_of, cut
 from relaxc.wire.parameters import Parameter
 
@@ -68,7 +68,8 @@ class Forecast:
         def queue() -> Queue:
             return Queue(machine, links, costs)
 
-        cohorts = cohorts_of(self._fits, self._parameters, self._schedule.bodies, queue)
+        first = first_site(self._schedule)
+        cohorts = cohorts_of(self._fits, self._parameters, self._schedule.bodies, first, queue)
         programs = Programs(machine, costs, queue(), self._fits, cohorts)
         loop = Loop(machine, costs, self._profile, queue(), self._gradients, programs)
         lengths = _lengths(self._manifest, self._among.workers)

@@ -75,14 +75,14 @@ class Fits:
 
 
 def cohorts_of(
-    fits: Fits, parameters: Sequence[Parameter], bodies: Sequence[int], queue: Callable[[], Queue]
+    fits: Fits, parameters: Sequence[Parameter], bodies: Sequence[int], first: int, queue: Callable[[], Queue]
 ) -> list[Cohort]:
-    """`queue` makes one of its own for each asynchronous block."""
+    """Sites are numbered from `first`. `queue` makes one of its own for each asynchronous block."""
     among, manifest = fits.among, fits.manifest
     groups = [_heads(manifest.bodies[body].program, p, len(parameters), among.workers)
               for body, p in zip(bodies, parameters, strict=True)]  # fmt: skip
     sites: dict[tuple[int, Hashable], list[Site]] = {}
-    for number, bucket in enumerate(program_buckets(manifest, parameters, bodies, groups)):
+    for number, bucket in enumerate(program_buckets(manifest, parameters, bodies, groups), first):
         site = Site(number, bucket, tuple(parameters[p] for p in bucket.parameters))
         sites.setdefault((bucket.body, bucket.group), []).append(site)
     return [_cohort(manifest, bucket_sites, among, queue) for bucket_sites in sites.values()]
