@@ -65,7 +65,7 @@ def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int
     if typed is None or paths is None:
         cli_spec.show(errors, json=False, color="auto")
         raise typer.Exit(cli_spec.WRONG_SPEC)
-    judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers))
+    judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers or cli_spec.counts_of(typed.spec)))
     cli_spec.show(wrong if judged is None else judged.warnings, json=False, color="auto")
     return typed, paths
 
@@ -80,11 +80,14 @@ def explain(
 ) -> None:
     """Show the program that a spec stands for, what it sends to whom, and what that costs."""
     from relaxc.explain import explain as explained
+    from relaxc.explain import explain_cluster
 
     cli_spec.refuse_counts(workers or ())
     typed, paths = _typed(spec, settings, workers or ())
-    counts = workers or [2, 4, 8]
-    typer.echo(explained(typed.program, paths, typed.facts, counts, workers or ()), nl=False)
+    chosen = workers or cli_spec.counts_of(typed.spec)
+    typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
+    if typed.spec.cluster is not None:
+        typer.echo(explain_cluster(typed.spec.cluster), nl=False)
 
 
 @app.command()

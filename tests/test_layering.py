@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "relaxc"
 
-BASE = {"relaxc", "relaxc.errors", "relaxc.manifest", "relaxc.resources", "relaxc.keep", "relaxc.usage"}
+BASE = {
+    "relaxc", "relaxc.errors", "relaxc.manifest", "relaxc.resources", "relaxc.keep", "relaxc.units", "relaxc.usage",
+}  # fmt: skip
 """Modules that know nothing of the line and that all of it may know; `relaxc` itself holds the version."""
 FOUNDATION = ("wire", "topology")
 """The folders that all may import; each imports those before it at most."""
