@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from relaxc.manifest import Manifest
+from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.network import Network
 from relaxc.schedule.predict_cohort import periods
 from relaxc.schedule.predict_costs import Costs
 from relaxc.schedule.predict_links import Links
 from relaxc.schedule.predict_loop import Loop, gradients_of
 from relaxc.schedule.predict_machine import Machine
-from relaxc.schedule.predict_programs import Among, Fits, Programs, cohorts_of
+from relaxc.schedule.predict_programs import Among, Fits, Programs, cohorts_of, sites_of
 from relaxc.schedule.predict_queue import Queue
 from relaxc.schedule.profile import Profile
 from relaxc.schedule.schedule import Schedule, first_site, make_schedule
@@ -52,10 +53,17 @@ class Forecast:
         self._schedule = make_schedule(manifest, self._parameters, workers, rank)
         self._gradients = gradients_of(manifest, profile, self._parameters, self._schedule)
         self._fits = Fits(manifest, self._among)
+        first, bodies = first_site(self._schedule), self._schedule.bodies
+        self._sites = sites_of(manifest, self._parameters, bodies, workers, first)
 
     @property
     def schedule(self) -> Schedule:
         return self._schedule
+
+    @property
+    def sites(self) -> tuple[Bucket, ...]:
+        """The buckets of programs."""
+        return tuple(site.bucket for site in self._sites)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -68,8 +76,7 @@ class Forecast:
         def queue() -> Queue:
             return Queue(machine, links, costs)
 
-        first = first_site(self._schedule)
-        cohorts = cohorts_of(self._fits, self._parameters, self._schedule.bodies, first, queue)
+        cohorts = cohorts_of(self._fits, self._sites, queue)
         programs = Programs(machine, costs, queue(), self._fits, cohorts)
         loop = Loop(machine, costs, self._profile, queue(), self._gradients, programs)
         lengths = _lengths(self._manifest, self._among.workers)

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaxc.manifest import CodecPlan
+from relaxc.schedule.cost import CALL, PACE, PLAIN, coding_of
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.wire.moves import Kernel
-
-CALL = 2e-6
-"""Seconds of a call of a kernel, whatever it does."""
-PASS = 1e-10
-"""Seconds a byte that is read or written in a pass over memory. One core of a server writes and reads about 10 GB/s."""
-ESTIMATE = Coding(Line(CALL, 0.7e-9), Line(CALL, 0.7e-9))
-"""Of a codec that was not measured: about what minmax costs a core with AVX2."""
-PLAIN = "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +23,7 @@ class Costs:
     network: Network
 
     def coding(self, codec: CodecPlan) -> Coding:
-        return self.network.codings.get(codec.text, PLAIN_ESTIMATE if codec.text == PLAIN else ESTIMATE)
+        return coding_of(codec, self.network)
 
     def kernel(self, kernel: Kernel, codec: CodecPlan, elements: int, inputs: int) -> Cost:
         """Of a route: what it decodes it adds up, and what it makes of that it encodes."""
@@ -47,4 +40,4 @@ class Costs:
         return line.fixed + elements * operands * real_bytes * line.each / 8
 
 
-PLAIN_ESTIMATE = Coding(Line(CALL, 8 * PASS), Line(CALL, 8 * PASS))
+PLAIN_ESTIMATE = Coding(Line(CALL, 8 / PACE), Line(CALL, 8 / PACE))

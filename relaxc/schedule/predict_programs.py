@@ -74,18 +74,22 @@ class Fits:
         return self.among.workers, self.among.rank, self.among.seed
 
 
-def cohorts_of(
-    fits: Fits, parameters: Sequence[Parameter], bodies: Sequence[int], first: int, queue: Callable[[], Queue]
-) -> list[Cohort]:
-    """Sites are numbered from `first`. `queue` makes one of its own for each asynchronous block."""
-    among, manifest = fits.among, fits.manifest
-    groups = [_heads(manifest.bodies[body].program, p, len(parameters), among.workers)
+def sites_of(
+    manifest: Manifest, parameters: Sequence[Parameter], bodies: Sequence[int], workers: int, first: int
+) -> list[Site]:
+    """The buckets of programs, numbered from `first`."""
+    groups = [_heads(manifest.bodies[body].program, p, len(parameters), workers)
               for body, p in zip(bodies, parameters, strict=True)]  # fmt: skip
-    sites: dict[tuple[int, Hashable], list[Site]] = {}
-    for number, bucket in enumerate(program_buckets(manifest, parameters, bodies, groups), first):
-        site = Site(number, bucket, tuple(parameters[p] for p in bucket.parameters))
-        sites.setdefault((bucket.body, bucket.group), []).append(site)
-    return [_cohort(manifest, bucket_sites, among, queue) for bucket_sites in sites.values()]
+    buckets = program_buckets(manifest, parameters, bodies, groups)
+    return [Site(n, bucket, tuple(parameters[p] for p in bucket.parameters)) for n, bucket in enumerate(buckets, first)]
+
+
+def cohorts_of(fits: Fits, sites: Sequence[Site], queue: Callable[[], Queue]) -> list[Cohort]:
+    """`queue` makes one of its own for each asynchronous block."""
+    together: dict[tuple[int, Hashable], list[Site]] = {}
+    for site in sites:
+        together.setdefault((site.bucket.body, site.bucket.group), []).append(site)
+    return [_cohort(fits.manifest, members, fits.among, queue) for members in together.values()]
 
 
 def _cohort(manifest: Manifest, sites: Sequence[Site], among: Among, queue: Callable[[], Queue]) -> Cohort:

@@ -8,6 +8,7 @@ part of one is under way.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections import defaultdict
@@ -43,7 +44,7 @@ def timeline_of(ranges: Sequence[Range], first_site: int, varies: bool) -> tuple
     """
     marks = sorted((r for r in ranges if r.name.startswith(MARK)), key=lambda r: r.start)
     began = [m.start for m in marks if m.name == MARK + BEGIN]
-    windows = list(zip(began[:-1], began[1:], strict=True))
+    windows = list(itertools.pairwise(began))
     if not windows:
         raise ValueError("no whole iteration")
     spans = cut(_spans(ranges, marks, first_site), windows)
@@ -105,7 +106,7 @@ def _computation(marks: Sequence[Range], loop: int, taken: list[tuple[float, flo
     """What the loop's thread does between the marks and is nothing of relaxc's."""
     edges = [m for m in marks if m.thread == loop]
     holes = sorted(taken)
-    for mark, following in zip(edges[:-1], edges[1:], strict=True):
+    for mark, following in itertools.pairwise(edges):
         label = mark.name.removeprefix(MARK)
         for start, end in _without(mark.start, following.start, holes):
             yield Span("compute", start, end, FORWARD if label == BEGIN else label)
