@@ -83,7 +83,7 @@ class Profiling:
         """In seconds."""
         return [
             Range(e.name, e.time_range.start * 1e-6, e.time_range.end * 1e-6, e.thread)
-            for e in self._profiler.events() or ()
+            for e in self._profiler.events() or ()  # type: ignore[no-untyped-call]
             if e.name.startswith(PREFIX)
         ]
 
