@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from html import escape
 
 from relaxc.report.times import shown
@@ -16,12 +16,12 @@ FINEST = 1e-3
 TICKS = 8
 
 
-def drawing(timelines: Mapping[str, Timeline]) -> str:
-    """One block of lanes under the other, each with its name."""
+def drawing(timelines: Mapping[str, Timeline], buckets: Collection[int] = ()) -> str:
+    """One block of lanes under the other, each with its name. Boxes of `buckets` link to them."""
     length = max(timeline.length for timeline in timelines.values())
     blocks, top = [], 0.0
     for name, timeline in timelines.items():
-        drawn = "".join(_block(name, timeline, length, top))
+        drawn = "".join(_block(name, timeline, length, top, buckets))
         blocks.append(f'<g class="timeline" data-name="{escape(name)}">{drawn}</g>')
         top += HEAD + len(LANES) * (ROW + GAP) + GAP
     axis = "".join(_axis(length, top))
@@ -31,20 +31,20 @@ def drawing(timelines: Mapping[str, Timeline]) -> str:
     )
 
 
-def _block(name: str, timeline: Timeline, length: float, top: float) -> Iterator[str]:
+def _block(name: str, timeline: Timeline, length: float, top: float, buckets: Collection[int]) -> Iterator[str]:
     yield f'<text class="name" x="0" y="{top + 14:g}">{escape(name)}</text>'
     for number, lane in enumerate(LANES):
         y = top + HEAD + number * (ROW + GAP)
         yield f'<text class="lane" x="0" y="{y + 17:g}">{lane}</text>'
         yield f'<rect class="row" x="{LEFT}" y="{y:g}" width="{WIDTH}" height="{ROW}"/>'
         spans = (s for s in timeline.spans if s.lane == lane)
-        yield from (_box(span, length, y) for span in merged(spans, length * FINEST))
+        yield from (_box(span, length, y, buckets) for span in merged(spans, length * FINEST))
     end = LEFT + WIDTH * timeline.iteration / length
     bottom = top + HEAD + len(LANES) * (ROW + GAP)
     yield f'<line class="end" x1="{end:.2f}" x2="{end:.2f}" y1="{top + HEAD:g}" y2="{bottom:g}"/>'
 
 
-def _box(span: Span, length: float, y: float) -> str:
+def _box(span: Span, length: float, y: float, buckets: Collection[int]) -> str:
     x, width = LEFT + WIDTH * span.start / length, max(WIDTH * (span.end - span.start) / length, 0.5)
     what = span.label if span.lane != "link" else "on the link"
     where = f", bucket {span.bucket}" if span.bucket >= 0 else ""
@@ -53,7 +53,7 @@ def _box(span: Span, length: float, y: float) -> str:
         f'<rect class="box {span.lane} {_word(span.label)}" data-bucket="{span.bucket}" x="{x:.2f}" y="{y:g}" '
         f'width="{width:.2f}" height="{ROW}"><title>{escape(title)}</title></rect>'
     )
-    return f'<a href="#bucket-{span.bucket}">{box}</a>' if span.bucket >= 0 else box
+    return f'<a href="#bucket-{span.bucket}">{box}</a>' if span.bucket in buckets else box
 
 
 def _word(label: str) -> str:

@@ -44,7 +44,7 @@ def page(report: Report) -> str:
         doubts="".join(f'<p class="doubt">{escape(doubt)}</p>' for doubt in report.doubts),
         summary=_table(("", "predicted"), summary(report.predicted)),
         comparison=_comparison(report),
-        lanes=drawing(timelines),
+        lanes=drawing(timelines, [row.number for row in report.buckets]),
         buckets="".join(_bucket(row, report.codec_reasons.get(row.number)) for row in report.buckets),
         reasons="".join(f"<li>{escape(reason)}</li>" for reason in _reasons(report)),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from relaxc.language.diagnostics import SpecError
-from relaxc.manifest import Manifest
+from relaxc.manifest import Manifest, encode
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict import Forecast
 from relaxc.schedule.profile import Profile
@@ -60,8 +60,14 @@ def candidates(variants: Iterable[Variant], to_manifest: ToManifest) -> Candidat
         except SpecError as error:
             refused.append((variant, error.diagnostics[0].message))
             continue
-        found.setdefault(manifest.hash, Candidate(variant, manifest, order))
+        found.setdefault(_meaning(manifest), Candidate(variant, manifest, order))
     return Candidates(tuple(found.values()), tuple(refused))
+
+
+def _meaning(manifest: Manifest) -> bytes:
+    """The same for those that differ in how they are written only."""
+    bodies = tuple(msgspec.structs.replace(body, statement="") for body in manifest.bodies)
+    return encode(msgspec.structs.replace(manifest, hash="", bodies=bodies))
 
 
 def ranked(
