@@ -7,13 +7,14 @@ parameters those are kept that no other beats on all three engines: a Pareto fro
 
 A choice is given up, too, if it can't end before the best known one. At most `WIDTH` choices wait for an option; where
 there were more, those that might end earliest are kept, and `bound` says what the best of the others could have come
-to. Without codecs to choose among that does not happen.
+to. Measured with 1,000 parameters and one codec, a few hundred wait at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WIDTH = 256
+ALONE = 4
+"""Times as many where there is one option."""
+COARSE = 128
+"""Parameters for which codecs are chosen one by one; of more, neighbours are put together before."""
 FIRST_WIDTH = 6
 """Of a quick search, whose result the exact one has to beat."""
 SAME = 1e-9
@@ -76,12 +81,49 @@ def partition(
     if not ready:
         return Partition((), 0.0, 0.0, 0)
     search = _Search(ready, options, sizes, limit, beside)
+    if len(options) > 1 and len(ready) > COARSE:
+        return _coarse(search, ready, options, sizes, limit, beside, width)
+    found = _first(search, ready, options, sizes, limit, beside)
+    exact = search.run(width if len(options) > 1 else width * ALONE, found.finish)
+    best = exact if exact.cuts else found
+    cuts = merged(best.cuts, search)
+    return Partition(cuts, search.finish_of(cuts), min(best.finish, exact.bound), exact.widest)
+
+
+def _first(
+    search: _Search, ready: Sequence[float], options: Sequence[Option], sizes: Sequence[int], limit: int,
+    beside: Sequence[Job],
+) -> Partition:  # fmt: skip
+    """What the exact search has to beat: the best by one option alone, or a quick search."""
     quick = search.run(FIRST_WIDTH, np.inf)
-    exact = search.run(width, quick.finish)
-    found = exact if exact.cuts else quick
-    bound = min(found.finish, exact.bound)
-    cuts = merged(found.cuts, search)
-    return Partition(cuts, search.finish_of(cuts), bound, exact.widest)
+    if len(options) == 1:
+        return quick
+    alone = [partition(ready, [option], sizes, limit, beside) for option in options]
+    number, found = min(enumerate(alone), key=lambda each: each[1].finish)
+    cuts = tuple(replace(cut, option=number) for cut in found.cuts)
+    return replace(found, cuts=cuts) if found.finish <= quick.finish else quick
+
+
+def _coarse(
+    search: _Search, ready: Sequence[float], options: Sequence[Option], sizes: Sequence[int], limit: int,
+    beside: Sequence[Job], width: int,
+) -> Partition:  # fmt: skip
+    """Of so many parameters neighbours are first put together to `COARSE` runs of about the same work. Which bucket one
+    in the middle of a run belongs to makes a difference of a run's work at most."""
+    borders = search.runs(COARSE)
+    pairs = list(pairwise(borders))
+    rough = partition(
+        [ready[end - 1] for _, end in pairs],
+        [replace(o, added=[_sum(o.added[first:end]) for first, end in pairs]) for o in options],
+        [sum(sizes[first:end]) for first, end in pairs], limit, beside, width,
+    )  # fmt: skip
+    cuts = merged([Cut(borders[cut.first], borders[cut.end], cut.option) for cut in rough.cuts], search)
+    return Partition(cuts, search.finish_of(cuts), search.least, rough.widest)
+
+
+def _sum(costs: Sequence[Seconds]) -> Seconds:
+    encode, link, decode = (sum(of) for of in zip(*costs, strict=True))
+    return encode, link, decode
 
 
 def merged(cuts: Sequence[Cut], search: _Search) -> tuple[Cut, ...]:
@@ -224,6 +266,17 @@ class _Search:
         return Partition(self._log.cuts(int(number)), float(ends[place]), self._bound, self._widest)
 
     # --- given buckets
+
+    @property
+    def least(self) -> float:
+        """Nothing ends earlier."""
+        return float(self._bounds.least[0])
+
+    def runs(self, count: int) -> list[int]:
+        """Borders of at most so many runs of parameters with about the same work, or one parameter."""
+        work = self._bounds.sums.sum(1).max(0) + np.arange(len(self._ready) + 1) * SAME
+        marks = np.searchsorted(work, work[-1] * np.arange(1, count) / count, side="right")
+        return sorted({0, *marks.tolist(), len(self._ready)})
 
     def fits(self, cut: Cut) -> bool:
         return self._bytes is None or bool(self._bytes[cut.end] - self._bytes[cut.first] <= self._limit)

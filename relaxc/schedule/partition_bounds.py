@@ -56,7 +56,8 @@ class Bounds:
     def ends(self, sent: NDArray[Any], free: NDArray[Any]) -> NDArray[Any]:
         """When everything is over at best."""
         work: NDArray[Any] = (WEIGHTS @ np.maximum(free, -1e300) + self.left[:, sent]).max(0)
-        return np.maximum(work, self.least[sent])
+        ends: NDArray[Any] = np.maximum(work, self.least[sent])
+        return ends
 
     def best(self, sent: NDArray[Any], free: NDArray[Any], option: int) -> NDArray[Any]:
         """Which choices to keep for a next bucket by `option`. One that has sent more beats one that has sent less
@@ -101,7 +102,8 @@ def _encoding_matters(fixed: NDArray[Any], added: NDArray[Any], jobs: NDArray[An
     """By how much the path from the encoder through a rest is longer than that from the link, at most."""
     encode, link, calls = added[:, :, ENCODE], added[:, :, LINK], (fixed[:, ENCODE] - fixed[:, LINK]).max()
     longest = _left(np.maximum(encode, encode - link).max(0), fixed[:, ENCODE].max())
-    return longest + _buckets_left(added.shape[1]) * max(0.0, calls) + jobs[:, ENCODE].sum()
+    longest += _buckets_left(added.shape[1]) * max(0.0, calls) + jobs[:, ENCODE].sum()
+    return longest
 
 
 def _decoding_matters(fixed: NDArray[Any], added: NDArray[Any], jobs: NDArray[Any]) -> NDArray[Any]:
@@ -112,13 +114,16 @@ def _decoding_matters(fixed: NDArray[Any], added: NDArray[Any], jobs: NDArray[An
     through = _left((added[:, :, LINK] - added[:, :, DECODE]).min(0), last)
     through += np.where(many > 0, ahead if ahead >= 0 else ahead * many, 0.0)
     through += np.minimum(0.0, jobs[:, LINK] - jobs[:, DECODE]).sum()
-    return np.maximum(through, _next_at_least(fixed, added, jobs, LINK))
+    found: NDArray[Any] = np.maximum(through, _next_at_least(fixed, added, jobs, LINK))
+    return found
 
 
 def _next_at_least(fixed: NDArray[Any], added: NDArray[Any], jobs: NDArray[Any], engine: int) -> NDArray[Any]:
     """What comes next keeps the engine busy for at least so long."""
-    shortest = np.append((added[:, :, engine] + fixed[:, engine, None]).min(0), 0.0)
-    return np.minimum(shortest, jobs[:, engine].min()) if len(jobs) else shortest
+    shortest: NDArray[Any] = np.append((added[:, :, engine] + fixed[:, engine, None]).min(0), 0.0)
+    if len(jobs):
+        shortest = np.minimum(shortest, jobs[:, engine].min())
+    return shortest
 
 
 def stacked(costs: Sequence[tuple[float, float, float]]) -> NDArray[Any]:
