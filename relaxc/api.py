@@ -11,13 +11,18 @@ if TYPE_CHECKING:
 
     from relaxc.attach.plan import Plan
     from relaxc.language.source import Source
+    from relaxc.schedule.profile import Profile
 
 # The compiler is imported inside `compile`: a built plan loads where lark and jinja2 are absent.
 
 
-def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
+def compile(
+    spec: str | Path, *, model: nn.Module | None = None, sample: Any = None, settings: Mapping[str, Any] | None = None
+) -> Plan:
     """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
-    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model.
+    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. With
+    `sample`, what the model is called with (a tuple of arguments or a mapping of named ones), it is traced, and left
+    as it was.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
@@ -32,7 +37,23 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
     chosen = {k: str(v) for k, v in (settings or {}).items()}
     checked = pipeline.to_spec(source, chosen)
     parameters = None if model is None else read_parameters(model).parameters
-    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters))
+    profile = None if sample is None else _traced(model, sample)
+    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, profile=profile))
+
+
+def _traced(model: nn.Module | None, sample: Any) -> Profile:
+    """What is found is said in lines, as a build says its own."""
+    from relaxc.build.report import on_stderr
+    from relaxc.errors import ModelError
+    from relaxc.schedule.profile_text import report
+    from relaxc.schedule.trace import trace
+
+    if model is None:
+        raise ModelError("RX0421", "there is a sample, and no model to call with it", "give the model too")
+    profile = trace(model, sample)
+    for line in report(profile):
+        on_stderr(line)
+    return profile
 
 
 def load(folder: str | Path) -> Plan:

@@ -7,8 +7,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relaxc import cli_spec, pipeline
+from relaxc.usage import UsageError
+
+if TYPE_CHECKING:
+    from relaxc.schedule.profile import Profile
+    from relaxc.wire.parameters import Parameter
 
 
 def compile(arguments: Sequence[str]) -> int:
@@ -21,19 +27,40 @@ def compile(arguments: Sequence[str]) -> int:
         return cli_spec.WRONG_SPEC
     cli_spec.show(typed.warnings, json=False, color="auto")
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
-    parameters = None
-    if options.model is not None:
-        from relaxc.attach.factory import parameters_of
-
-        parameters = parameters_of(options.model)
-    built, errors = cli_spec.attempt(partial(pipeline.build, typed.spec, settings, name, parameters))
+    parameters, profile = _fitted_to(options.model, options.sample)
+    built, errors = cli_spec.attempt(
+        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile)
+    )  # fmt: skip
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
         return cli_spec.WRONG_SPEC
     folder = options.output or Path("build") / name
     pipeline.deliver(built, folder, options.carry_runtime)
     sys.stdout.write(f"{folder}: compiled {source.name}\n")
+    if profile is not None:
+        from relaxc.schedule.profile_text import report
+
+        sys.stdout.writelines(f"{line}\n" for line in report(profile))
     return cli_spec.OK
+
+
+def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Parameter] | None, Profile | None]:
+    """The model's parameters, and its trace on the sample. Raise UsageError, ModelError (RX04)."""
+    if model is None:
+        if sample is not None:
+            raise UsageError("--sample is what --model is called with: give that too")
+        return None, None
+    from relaxc.attach.factory import model_of
+
+    made = model_of(model)
+    from relaxc.attach.parameters import read_parameters
+
+    parameters = read_parameters(made).parameters
+    if sample is None:
+        return parameters, None
+    from relaxc.schedule.trace import parse_sample, trace
+
+    return parameters, trace(made, parse_sample(sample))
 
 
 def _options(arguments: Sequence[str]) -> Namespace:
@@ -47,6 +74,10 @@ def _options(arguments: Sequence[str]) -> Namespace:
     parser.add_argument(
         "--model", metavar="PACKAGE.MODULE:FACTORY", help="make the plan for this model: kernels for its dtypes only"
     )
+    parser.add_argument(
+        "--sample", metavar="SHAPES|PACKAGE.MODULE:BATCH",
+        help='trace the model on this: "f32[8,3,32,32]", "i64[8,128]<1000" (below 1000), or what makes its arguments',
+    )  # fmt: skip
     parser.add_argument(
         "--carry-runtime",
         action="store_true",

@@ -16,6 +16,7 @@ from relaxc.program.types import Typed, typed
 if TYPE_CHECKING:
     from relaxc.build.report import Report
     from relaxc.program.paths import Paths
+    from relaxc.schedule.profile import Profile
     from relaxc.wire.parameters import Parameter
 
 
@@ -68,8 +69,10 @@ def build(
     name: str,
     parameters: Sequence[Parameter] | None,
     report: Report | None = None,
+    profile: Profile | None = None,
 ) -> Path:
-    """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is.
+    """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is. `profile`
+    is the trace of the model that `parameters` are of.
 
     Raise SpecError, or BuildError (RX05) where there is no compiler or none that works.
     """
@@ -78,21 +81,26 @@ def build(
 
     def make(folder: Path) -> None:
         _make(judged, spec.source.text, name, parameters, report, folder)
+        if profile is not None:
+            from relaxc.schedule import profile_file
+
+            (folder / profile_file.PROFILE).write_bytes(profile_file.encode(profile))
 
     judged = to_typed(spec)
-    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters))
+    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters, profile))
     return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
 def _identity(
-    program: Program, spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None
-) -> Iterator[str]:
+    program: Program, spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None,
+    profile: Profile | None,
+) -> Iterator[str]:  # fmt: skip
     """All that a plan depends on: of the program too, since algorithms, codecs and edges come from other files."""
     from relaxc.build.compiler import find
     from relaxc.build.installation import fingerprint
     from relaxc.errors import BuildError
 
-    yield from (fingerprint(), spec.source.text, name, repr(parameters), repr(program))
+    yield from (fingerprint(), spec.source.text, name, repr(parameters), repr(program), repr(profile))
     yield from (f"{k}={v}" for k, v in sorted(settings.items()))
     try:
         compiler = find()

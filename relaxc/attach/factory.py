@@ -1,22 +1,20 @@
-"""`--model package.module:factory`: the user's model, made to read its parameters."""
+"""`--model package.module:factory`: the user's model."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxc.errors import BuildError, ModelError
 from relaxc.usage import UsageError
+from relaxc.users_code import described, found
 
 if TYPE_CHECKING:
-    from relaxc.wire.parameters import Parameter
+    from torch import nn
 
 
-def parameters_of(option: str) -> tuple[Parameter, ...]:
-    """The parameters of what the factory returns. Raise ModelError (RX04) with the user's own line where it fails."""
+def model_of(option: str) -> nn.Module:
+    """What the factory returns. Raise ModelError (RX0420) with the user's own line where it fails, or where that is no
+    model, BuildError (RX0502) without torch."""
     module_name, colon, name = option.partition(":")
     if not colon or not module_name or not name:
         raise UsageError(f"--model takes package.module:factory, but got {option!r}")
@@ -24,27 +22,23 @@ def parameters_of(option: str) -> tuple[Parameter, ...]:
         import torch
     except ImportError as error:
         raise BuildError("RX0502", "torch is not installed", "pip install torch, or compile without --model") from error
-    from relaxc.attach.parameters import read_parameters
-
-    model = _made(module_name, name)
+    model = _made(option)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(
             "RX0420", f"{option} gives a {type(model).__name__}, not a torch.nn.Module", "return the model"
         )
-    return read_parameters(model).parameters
+    return model
 
 
-def _made(module_name: str, name: str) -> Any:
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's module is beside the spec
+def _made(option: str) -> Any:
+    import torch
+
     try:
-        found = importlib.import_module(module_name)
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found() if callable(found) else found
+        made = found(option)
+        is_model = isinstance(made, torch.nn.Module)  # which can be called, too
+        return made() if callable(made) and not is_model else made
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
         raise ModelError(
-            "RX0420", f"{module_name}:{name} failed: {type(error).__name__}: {error} ({last.filename}:{last.lineno})",
+            "RX0420", f"{option} failed: {described(error)}",
             "see that it can be imported and called without arguments",
         ) from error  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from relaxc.errors import ModelError
-from relaxc.wire.parameters import Parameter
+from relaxc.wire.parameters import Parameter, plain_name
 
 DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
@@ -26,7 +26,7 @@ class ModelParameters:
 def read_parameters(model: nn.Module) -> ModelParameters:
     """Raise ModelError (RX04) where the model is one that a plan can't serve, with what to do about it."""
     _refuse_wrapped(model)
-    named = [(_plain(name), tensor) for name, tensor in model.named_parameters()]
+    named = [(plain_name(name), tensor) for name, tensor in model.named_parameters()]
     for name, tensor in named:
         _refuse_place(name, tensor)
         if tensor.requires_grad:
@@ -42,16 +42,6 @@ def read_parameters(model: nn.Module) -> ModelParameters:
     )
     frozen = tuple((name, tensor) for name, tensor in named if not tensor.requires_grad)
     return ModelParameters(parameters, tuple(tensor for _, tensor in live), frozen)
-
-
-WRAPS = ("_orig_mod.", "_checkpoint_wrapped_module.")
-"""What torch.compile and checkpoint_wrapper put into names: a plan and a saved state know the model without."""
-
-
-def _plain(name: str) -> str:
-    for wrap in WRAPS:
-        name = name.replace(wrap, "")
-    return name
 
 
 def _refuse_wrapped(model: nn.Module) -> None:

@@ -8,6 +8,16 @@ ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 """Bytes of an element of each dtype that a plan can exchange."""
 
 
+WRAPS = ("_orig_mod.", "_checkpoint_wrapped_module.")
+"""What torch.compile and checkpoint_wrapper put into names: a plan and a saved state know the model without."""
+
+
+def plain_name(name: str) -> str:
+    for wrap in WRAPS:
+        name = name.replace(wrap, "")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """`number` counts the model's parameters in registration order, tied ones once; it keys owners and dithers."""
