@@ -65,7 +65,7 @@ def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int
     if typed is None or paths is None:
         cli_spec.show(errors, json=False, color="auto")
         raise typer.Exit(cli_spec.WRONG_SPEC)
-    judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers))
+    judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers or cli_spec.counts_of(typed.spec)))
     cli_spec.show(wrong if judged is None else judged.warnings, json=False, color="auto")
     return typed, paths
 
@@ -80,11 +80,14 @@ def explain(
 ) -> None:
     """Show the program that a spec stands for, what it sends to whom, and what that costs."""
     from relaxc.explain import explain as explained
+    from relaxc.explain import explain_cluster
 
     cli_spec.refuse_counts(workers or ())
     typed, paths = _typed(spec, settings, workers or ())
-    counts = workers or [2, 4, 8]
-    typer.echo(explained(typed.program, paths, typed.facts, counts, workers or ()), nl=False)
+    chosen = workers or cli_spec.counts_of(typed.spec)
+    typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
+    if typed.spec.cluster is not None:
+        typer.echo(explain_cluster(typed.spec.cluster), nl=False)
 
 
 @app.command()
@@ -137,6 +140,38 @@ def doctor() -> None:
     from relaxc.cli_doctor import doctor as run
 
     run()
+
+
+@app.command()
+def simulate(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file, or the name of a spec of the library")],
+    task: Annotated[str, typer.Option(metavar="TASK", help="digits, quadratic, or package.module:task")],
+    workers: Annotated[int | None, typer.Option(min=1, help="virtual workers (default: those of the cluster)")] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="NETWORK", help="'1Gbps, 200us', or a file of relaxc probe: adds time")
+    ] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="iterations of each training")] = 300,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings of each spec")] = 1,
+    against: Annotated[
+        list[str] | None, typer.Option(metavar="SPEC", help="compare with this spec, such as allreduce; repeatable")
+    ] = None,
+    settings: Settings = None,
+    lr: Annotated[float | None, typer.Option(help="learning rate (default: the task's)")] = None,
+    momentum: Annotated[float | None, typer.Option(min=0, help="momentum (default: the task's)")] = None,
+    computation: Annotated[
+        float | None, typer.Option(help="seconds of an iteration without exchange (default: the task's, or 0.1)")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="a .png, .svg, .pdf, .html or .json")
+    ] = None,
+) -> None:
+    """Train many virtual workers in this process: will this relaxation converge, and when is it faster?"""
+    from relaxc.cli_simulate import Wanted
+    from relaxc.cli_simulate import simulate as run
+
+    wanted = Wanted(spec, task, workers, network, iterations, seeds, against or (), settings or (), lr, momentum,
+                    computation, output)  # fmt: skip
+    raise typer.Exit(run(wanted))
 
 
 @app.command()

@@ -19,6 +19,7 @@ from relaxc.usage import UsageError
 if TYPE_CHECKING:
     from relaxc.language.diagnostics import Diagnostic
     from relaxc.language.source import Source
+    from relaxc.language.spec import Spec
     from relaxc.program.types import Typed
 
 STDIN = "-"
@@ -108,7 +109,13 @@ def checked(source: Source, settings: dict[str, str], workers: Sequence[int] = (
 
     typed = pipeline.to_typed(pipeline.to_spec(source, settings))
     pipeline.try_paths(typed.program)
-    return pipeline.among(typed, workers) if workers else typed
+    counts = workers or counts_of(typed.spec)
+    return pipeline.among(typed, counts) if counts else typed
+
+
+def counts_of(spec: Spec) -> list[int]:
+    """The number of workers that the spec's own cluster has, if it says so."""
+    return [] if spec.cluster is None or spec.cluster.workers is None else [spec.cluster.workers]
 
 
 def refuse_counts(workers: Sequence[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from relaxc.language.spec import Cluster
 from relaxc.program import figures
 from relaxc.program.agreement import phases_of
 from relaxc.program.checks.lateness import rounds_late, stable_below
@@ -51,6 +52,15 @@ def explain(
     for number, (body, path, fact) in enumerate(zip(program.bodies, paths.bodies, known, strict=True)):
         parts.append("\n".join(_body(body, path, fact, number, workers, drawn)))
     return "\n\n".join(parts) + "\n"
+
+
+def explain_cluster(cluster: Cluster) -> str:
+    """The network that a spec is written for, on a line."""
+    from relaxc.schedule.network_clause import network_of
+    from relaxc.schedule.network_text import shown
+
+    network = network_of(cluster)
+    return f"\nnetwork: {shown(network)} ({network.source})\n"
 
 
 def _body(

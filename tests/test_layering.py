@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "relaxc"
 
 BASE = {
-    "relaxc", "relaxc.errors", "relaxc.manifest", "relaxc.resources", "relaxc.keep", "relaxc.usage", "relaxc.users_code",
+    "relaxc", "relaxc.errors", "relaxc.manifest", "relaxc.resources", "relaxc.keep", "relaxc.units", "relaxc.usage",
+    "relaxc.users_code",
 }  # fmt: skip
 """Modules that know nothing of the line and that all of it may know; `relaxc` itself holds the version."""
 FOUNDATION = ("wire", "topology")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from relaxc.language import names, syntax
 from relaxc.language.bodies import check_body
+from relaxc.language.clusters import cluster
 from relaxc.language.codec_bodies import check_codec
 from relaxc.language.codecs import by_default
 from relaxc.language.definitions import Definitions, definitions
@@ -13,7 +14,6 @@ from relaxc.language.diagnostics import Label
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Spec, Use
-from relaxc.language.unbuilt import refuse
 from relaxc.language.uses import Checker
 
 
@@ -26,7 +26,7 @@ def check(file: syntax.File, settings: Mapping[str, str] | None = None) -> Spec:
     scope = names.scope(file, settings or {}, report)
     defined = definitions(file, scope, report)
     checker = Checker(defined, _faulty(defined, report), report)
-    uses = _uses(file, checker)
+    uses, of = _uses(file, checker), cluster(file, scope, report)
     unused = _unused(file, checker)
     codec_uses = _codecs(defined, report)
     _reach(uses, report)
@@ -34,7 +34,7 @@ def check(file: syntax.File, settings: Mapping[str, str] | None = None) -> Spec:
     names.unused(scope, report)
     algorithms, codecs = tuple(defined.algorithms.values()), tuple(defined.codecs.values())
     listing = names.listing(scope)
-    return Spec(file.source, listing, uses, algorithms, codecs, unused, codec_uses, report.finish())
+    return Spec(file.source, listing, uses, algorithms, codecs, unused, codec_uses, report.finish(), of)
 
 
 def _faulty(defined: Definitions, report: Report) -> frozenset[str]:
@@ -43,14 +43,8 @@ def _faulty(defined: Definitions, report: Report) -> frozenset[str]:
 
 
 def _uses(file: syntax.File, checker: Checker) -> tuple[Use, ...]:
-    made = []
-    for item in file.items:
-        if isinstance(item, syntax.Relax) and (use := checker.use(item)) is not None:
-            made.append(use)
-        elif isinstance(item, syntax.Cluster):
-            header = Span(item.span.source, item.span.start, item.span.start + len("cluster"))
-            refuse(checker.report, "cluster", header)
-    return tuple(made)
+    statements = [item for item in file.items if isinstance(item, syntax.Relax)]
+    return tuple(use for item in statements if (use := checker.use(item)) is not None)
 
 
 def _unused(file: syntax.File, checker: Checker) -> tuple[Use, ...]:

@@ -108,6 +108,19 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """`cluster { ... }`. Rates in bits per second, `inner` within a machine; `latency` in seconds. None where it is not
+    said; the span is that of the word `cluster`."""
+
+    bandwidth: float
+    latency: float | None
+    workers: int | None
+    per_machine: int
+    inner: float | None
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """`algorithms` and `codecs` are all that the file defines. So that later stages check what no statement runs,
     `unused` has a use with its defaults of each of these algorithms that is not in `uses` and needs no argument, and
@@ -121,3 +134,4 @@ class Spec:
     unused: tuple[Use, ...]
     codec_uses: tuple[CodecUse, ...]
     warnings: tuple[Diagnostic, ...] = field(compare=False)
+    cluster: Cluster | None = None

@@ -8,7 +8,6 @@ from relaxc.language.source import Span
 CODECS = "this version has 8bit, 4bit, 2bit, 1bit, and the codecs in specs/codecs/"
 
 UNBUILT = {
-    "cluster": ("describing a cluster", "leave it out; nothing depends on it yet"),
     "codec auto": ("choosing a codec automatically", CODECS),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
 }

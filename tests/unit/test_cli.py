@@ -196,3 +196,20 @@ def test_imports(command: str, text: str, good: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stderr == b"\n"
+
+
+def test_a_cluster_says_how_many_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.relax"
+    path.write_text(
+        "cluster { workers = 6, per_machine = 2, bandwidth = 10Gbps }\nrelax weights { topology = hypercube }\n"
+    )
+    assert cli.status(["check", str(path)]) == 1
+    assert "hypercube" in capsys.readouterr().err
+    assert cli.status(["check", "--workers", "8", str(path)]) == 0
+    capsys.readouterr()
+    path.write_text(path.read_text().replace("hypercube", "ring"))
+    with pytest.raises(SystemExit):
+        cli.status(["explain", str(path)])
+    out = capsys.readouterr().out
+    assert f"network: 10 Gbit/s, 50 us, 6 workers, 2 a machine (the cluster in {path}:1)" in out
+    assert "ring of 6 workers" in out

@@ -161,3 +161,19 @@ def test_the_quickstart_has_five_lines_at_most() -> None:
 def test_many_statements_are_quick() -> None:
     text = "".join(f'relax gradients for "layer{i}.*" {{ delay = 1 }}\n' for i in range(2000))
     assert len(spec(text + "relax gradients").uses) == 2001
+
+
+def test_a_cluster() -> None:
+    full = "cluster { workers = 2 * n, per_machine = n, bandwidth = 10Gbps; latency = 50us, inner = 100Gbps }"
+    found = spec(f"param n = 4 {full} relax gradients").cluster
+    assert found is not None and found.span.text == "cluster"
+    assert (found.workers, found.per_machine, found.bandwidth, found.inner) == (8, 4, 1e10, 1e11)
+    assert found.latency == pytest.approx(50e-6)
+    assert spec("relax gradients").cluster is None
+    assert not spec(f"param n = 4 {full} relax gradients").warnings
+
+
+def test_a_cluster_of_which_little_is_said() -> None:
+    found = spec("relax gradients cluster { bandwidth = 25Mbps }").cluster
+    assert found is not None
+    assert (found.workers, found.per_machine, found.bandwidth, found.latency) == (None, 1, 2.5e7, None)
