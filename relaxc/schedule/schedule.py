@@ -44,6 +44,12 @@ class Schedule:
         return sum(p.sent for p in self.pieces) + reduced
 
 
+def first_site(schedule: Schedule) -> int:
+    """Where a timeline has one number for each bucket, those of programs come behind those of gradients and the
+    census."""
+    return len(schedule.buckets) + 1 if schedule.buckets else 0
+
+
 def govern(manifest: Manifest, parameters: Sequence[Parameter]) -> tuple[int, ...]:
     """The body of each parameter. Raise ModelError (RX0401) where a parameter has none."""
     found = assign([body.selector for body in manifest.bodies], parameters)
