@@ -154,6 +154,38 @@ def doctor() -> None:
 
 
 @app.command()
+def simulate(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file, or the name of a spec of the library")],
+    task: Annotated[str, typer.Option(metavar="TASK", help="digits, quadratic, or package.module:task")],
+    workers: Annotated[int | None, typer.Option(min=1, help="virtual workers (default: those of the cluster)")] = None,
+    network: Annotated[
+        str | None, typer.Option(metavar="NETWORK", help="'1Gbps, 200us', or a file of relaxc probe: adds time")
+    ] = None,
+    iterations: Annotated[int, typer.Option(min=1, help="iterations of each training")] = 300,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings of each spec")] = 1,
+    against: Annotated[
+        list[str] | None, typer.Option(metavar="SPEC", help="compare with this spec, such as allreduce; repeatable")
+    ] = None,
+    settings: Settings = None,
+    lr: Annotated[float | None, typer.Option(help="learning rate (default: the task's)")] = None,
+    momentum: Annotated[float | None, typer.Option(min=0, help="momentum (default: the task's)")] = None,
+    computation: Annotated[
+        float | None, typer.Option(help="seconds of an iteration without exchange (default: the task's, or 0.1)")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="a .png, .svg, .pdf, .html or .json")
+    ] = None,
+) -> None:
+    """Train many virtual workers in this process: will this relaxation converge, and when is it faster?"""
+    from relaxc.cli_simulate import Wanted
+    from relaxc.cli_simulate import simulate as run
+
+    wanted = Wanted(spec, task, workers, network, iterations, seeds, against or (), settings or (), lr, momentum,
+                    computation, output)  # fmt: skip
+    raise typer.Exit(run(wanted))
+
+
+@app.command()
 def demo(
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 4,
     megabits: Annotated[float, typer.Option(min=1, help="rate of each link, Mbit/s")] = 200,

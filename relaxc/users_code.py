@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -28,10 +29,10 @@ def found(option: str) -> Any:
 
 
 def described(error: BaseException) -> str:
-    """The kind of an exception, the first line of what it says, and the user's own line."""
-    said = str(error).strip().splitlines()
-    text = f"{type(error).__name__}: {said[0].strip()[:200].rstrip('.')}" if said else type(error).__name__
-    return text + located(error)
+    """The kind of an exception, the first sentence of what it says, and the user's own line."""
+    said = next(iter(str(error).strip().splitlines()), "").split(". ")[0].strip().rstrip(".")
+    kind = type(error).__name__
+    return (f"{kind}: {shorten(said, 200, placeholder=' ...')}" if said else kind) + located(error)
 
 
 def located(error: BaseException) -> str:

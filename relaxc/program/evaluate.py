@@ -40,8 +40,8 @@ def encode(
     """
     message, block = b"", codec.layout.block_of(value.size)
     with np.errstate(all="ignore"):
-        for rows, start in _blocks(value, block):
-            blocks = _Blocks(codec, rows.shape, value.dtype, keys, first + start, shared)
+        for rows, start in cut_blocks(value, block):
+            blocks = Blocks(codec, rows.shape, value.dtype, keys, first + start, shared)
             message += blocks.encode(rows, _rows_of(codec, states, start // block, rows)).tobytes()
     return message
 
@@ -80,7 +80,7 @@ def decode(
     out = np.empty(elements, real)
     with np.errstate(all="ignore"):
         for (rows, _), (blocks, received, own) in zip(
-            _blocks(out, codec.layout.block_of(elements)),
+            cut_blocks(out, codec.layout.block_of(elements)),
             _received(codec, message, out, near, first, shared),
             strict=True,
         ):
@@ -90,14 +90,14 @@ def decode(
 
 def _received(
     codec: Codec, message: bytes, like: Array, near: Array | None = None, first: int = 0, shared: Keys = NO_KEYS
-) -> Iterator[tuple[_Blocks, Array, Array | None]]:
+) -> Iterator[tuple[Blocks, Array, Array | None]]:
     """The blocks of a message of values `like` these, with their bytes, a row each, and the receiver's own values."""
     received, block, size = np.frombuffer(message, np.uint8), codec.layout.block_of(like.size), like.itemsize
-    for rows, start in _blocks(like, block):
+    for rows, start in cut_blocks(like, block):
         at = start // block * codec.layout.block_bytes(block, size)
         end = at + codec.layout.block_bytes(rows.shape[1], size) * rows.shape[0]
         own = None if near is None else near[start : start + rows.size].reshape(rows.shape)
-        blocks = _Blocks(codec, rows.shape, like.dtype, NO_KEYS, first + start, shared)
+        blocks = Blocks(codec, rows.shape, like.dtype, NO_KEYS, first + start, shared)
         yield blocks, received[at:end].reshape(rows.shape[0], -1), own
 
 
@@ -123,7 +123,7 @@ def round_to(value: Array, dtype: str) -> Array:
         return value.copy() if dtype == "f64" else _rounded(value, dtype)
 
 
-def _blocks(value: Array, block: int) -> list[tuple[Array, int]]:
+def cut_blocks(value: Array, block: int) -> list[tuple[Array, int]]:
     """Views: the whole blocks as rows of a matrix, a short last one as another's; with their first elements."""
     whole = value.size // block * block
     cut = [(value[:whole].reshape(-1, block), 0), (value[whole:].reshape(1, -1), whole)]
@@ -131,15 +131,20 @@ def _blocks(value: Array, block: int) -> list[tuple[Array, int]]:
 
 
 @dataclass
-class _Blocks:
-    """Blocks of one length, a row each. Names are bound to arrays of shape (blocks, elements) or (blocks, 1)."""
+class Blocks:
+    """Blocks of one length, a row each. Names are bound to arrays of shape (blocks, elements) or (blocks, 1).
+
+    The rows may be of several `encoders`, of each as many, one behind the other; `keys` are then arrays with one of
+    each.
+    """
 
     codec: Codec
     shape: tuple[int, ...]
     real: np.dtype[Any]
-    keys: Keys
+    keys: tuple[Any, Any]
     first: int
     shared: Keys
+    encoders: int = 1
 
     def encode(self, rows: Array, states: States) -> Array:
         self.names: dict[str, Array] = {"x": rows, "index": self.index(), **states}
@@ -238,14 +243,16 @@ class _Blocks:
         raise TypeError(f"{e} in a codec")
 
     def chosen(self) -> Array:
-        block, count = self.codec.layout.block, self.shape[0]
-        drawn = [chosen(self.shared, self.first // block + b, block) for b in range(count)]
+        block, count = self.codec.layout.block, self.shape[0] // self.encoders
+        drawn = [chosen(self.shared, self.first // block + b, block) for b in range(count)] * self.encoders
         return np.asarray((np.arange(self.shape[1]) == np.array(drawn)[:, None]).astype(self.real))
 
     def uniform(self) -> Array:
-        index = np.arange(self.shape[0] * self.shape[1], dtype=np.uint64).reshape(self.shape) + np.uint64(self.first)
+        count, items = self.shape[0] // self.encoders, self.shape[1]
+        index = np.arange(count * items, dtype=np.uint64).reshape(count, items) + np.uint64(self.first)
+        index = np.tile(index, (self.encoders, 1))
         low, high = index.astype(np.uint32), (index >> np.uint64(32)).astype(np.uint32)
-        key0, key1 = map(np.uint32, self.keys)
+        key0, key1 = (np.repeat(np.asarray(key, np.uint32), count).reshape(-1, 1) for key in self.keys)
         bits = _mixed(_mixed(low ^ key0) + key1 + high * np.uint32(GOLDEN))
         return np.asarray((bits >> np.uint32(8)).astype(self.real) * self.real.type(2.0**-24))
 

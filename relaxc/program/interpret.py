@@ -302,11 +302,9 @@ class Interpreter:
             case Exchange(value=value):
                 values = self._exchanged(e, self._value(value, scope), scope)
             case Encode(value=value):
-                put = self._value(value, scope)
-                values = [self._code(e, scope.tensor(put[w]), w, scope) if w in scope.members else None
-                          for w in self.everyone]  # fmt: skip
+                values = self._encoded(e, self._value(value, scope), scope)
             case Decode(code=code):
-                values = [None if c is None else c.decoded() for c in self._value(code, scope)]
+                values = self._decoded(self._value(code, scope))
             case Apply(arguments=arguments):
                 return replace(e, arguments=tuple(self._without_codes(a, scope, done) for a in arguments))
             case Reduce(argument=argument):
@@ -316,6 +314,14 @@ class Interpreter:
         name = f"#{len(done)}"
         done[name] = values
         return Read(name)
+
+    def _encoded(self, encoding: Encode, put: Values, scope: Scope) -> Values:
+        return [
+            self._code(encoding, scope.tensor(put[w]), w, scope) if w in scope.members else None for w in self.everyone
+        ]
+
+    def _decoded(self, codes: Values) -> Values:
+        return [None if code is None else code.decoded() for code in codes]
 
     def _code(self, encoding: Encode, value: Array, worker: int, scope: Scope) -> Code:
         moment = self.asynchronous.moment(encoding, worker, scope)

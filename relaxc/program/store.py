@@ -21,8 +21,8 @@ from relaxc.wire.parameters import Parameter
 Value = float | Array | Code
 """A number, a tensor of shape (elements,), a cell of shape (), or a code."""
 
-Values = list[Any]
-"""A Value for each worker."""
+Values = Any
+"""A Value for each worker: a list, or, where many are run at once (simulate/together.py), an array with a row each."""
 
 
 class Rule(Protocol):

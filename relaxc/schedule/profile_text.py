@@ -18,8 +18,9 @@ def report(profile: Profile) -> tuple[str, ...]:
 
 def _lines(profile: Profile) -> Iterator[str]:
     source = "estimated from operations and bytes, not measured" if profile.estimated else "medians of several runs"
+    way = "a recorded iteration" if profile.how == "recorded" else profile.how
     yield (
-        f"traced by {profile.how} on {profile.device}: forward {_time(profile.forward)}, backward "
+        f"traced by {way} on {profile.device}: forward {_time(profile.forward)}, backward "
         f"{_time(profile.backward)}, a plain step {_time(profile.step)} ({source})"
     )
     yield from (f"not traced by {reason}" for reason in profile.why)
@@ -35,7 +36,7 @@ def _table(parameters: list[ParameterTimes], backward: float) -> Iterator[str]:
     width = max((len(p.name) for p in last), default=0)
     for p in last:
         share = (p.ready or 0.0) / backward if backward > 0 else 0.0
-        read = "nowhere seen" if p.needed is None else f"at {_time(p.needed)} of forward by {p.module or 'the model'}"
+        read = "nowhere" if p.needed is None else f"at {_time(p.needed)} of forward by {p.module or 'the model'}"
         yield f"  {p.name:<{width}}  gradient at {_time(p.ready or 0.0)} ({share:.0%} of backward), weight read {read}"
 
 

@@ -32,13 +32,13 @@ class Recording:
         within = _Within(self._clock, self._compiled)
         ear = _Ear(self._names, within)
         with self._clock.running(), as_written(), _hooked(self._model, within):
-            start = self._clock.mark()
+            start = within.begin()
             with ear:
                 self._model(*self._sample.args, **self._sample.kwargs)
             end = self._clock.mark()
         first = {name: Read(self._clock.between(start, mark), who) for name, (mark, who) in ear.heard.items()}
         entered = {name: self._clock.between(start, mark) for name, mark in within.entered.items()}
-        return Reads(self._clock.between(start, end), first, {"": 0.0} | entered)
+        return Reads(self._clock.between(start, end), first, entered)
 
 
 def as_written() -> AbstractContextManager[Any]:
@@ -57,13 +57,18 @@ class _Within:
         self._running: list[tuple[str, Any]] = []
         self.entered: dict[str, Any] = {}
 
+    def begin(self) -> Any:
+        """Enter the model itself, before whatever its call does first."""
+        self.enter("")
+        return self.entered[""]
+
     def enter(self, name: str) -> None:
         mark = self._clock.mark()
         self.entered.setdefault(name, mark)
         self._running.append((name, mark))
 
     def leave(self, name: str) -> None:
-        if self._running and self._running[-1][0] == name:
+        if self._running[-1][0] == name and len(self._running) > 1:
             self._running.pop()
 
     def now(self) -> tuple[Any, str]:
@@ -71,7 +76,7 @@ class _Within:
         for name, mark in self._running:
             if name in self._compiled:
                 return mark, name
-        return self._clock.mark(), self._running[-1][0] if self._running else ""
+        return self._clock.mark(), self._running[-1][0]
 
 
 class _Ear(TorchFunctionMode):
@@ -112,6 +117,8 @@ def _hooked(model: nn.Module, within: _Within) -> Iterator[None]:
     handles = []
     try:
         for name, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks
             plain = module_name(name)
             handles.append(module.register_forward_pre_hook(_entering(within, plain), prepend=True))
             handles.append(module.register_forward_hook(_leaving(within, plain), always_call=True))
