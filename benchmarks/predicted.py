@@ -105,8 +105,9 @@ def pass_round(size: int) -> None:
     rank, workers = dist.get_rank(), dist.get_world_size()
     received = dist.irecv(torch.empty(size, dtype=torch.uint8), (rank - 1) % workers)
     sent = dist.isend(torch.empty(size, dtype=torch.uint8), (rank + 1) % workers)
-    received.wait()
-    sent.wait()
+    for under_way in (received, sent):
+        assert under_way is not None
+        under_way.wait()
 
 
 def add_up(size: int) -> None:
@@ -150,7 +151,7 @@ def measured_codings(spec: str) -> dict[str, Coding]:
 
 def mark(model: nn.Module) -> None:
     """A forward of the attached module, which is where an iteration begins."""
-    model.forward = lambda: None  # type: ignore[method-assign]
+    model.forward = lambda: None
     model()
 
 

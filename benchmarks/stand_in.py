@@ -16,7 +16,7 @@ class _Layer(torch.autograd.Function):
         return x + 0
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None, None]:
         time.sleep(ctx.backward_seconds)
         return grad, torch.ones_like(ctx.weight), None, None
 

@@ -52,7 +52,7 @@ class Candidates:
 
 
 def candidates(variants: Iterable[Variant], to_manifest: ToManifest) -> Candidates:
-    found: dict[str, Candidate] = {}
+    found: dict[bytes, Candidate] = {}
     refused = []
     for order, variant in enumerate(variants):
         try:
