@@ -2,19 +2,21 @@
 
 Two hosts with one pinned core each compute what a model computes. Four hosts share the cores of this machine, so there
 a model sleeps for as long as it would compute: a stand-in, and labelled so. What a prediction is made of is measured in
-the same run, before the iterations: the model's trace, the link, an all-reduce, and what each codec costs. All specs
-take turns, a window of iterations each; measured is the median over windows.
+the same run: the model's trace, the link, an all-reduce, and what each codec costs. All specs take turns, a window of
+iterations each, and so does the loop without an exchange, to whose time the trace is scaled: other processes slow the
+machine down by more than is asked of a prediction. Measured is the median over windows.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,21 @@ def pass_round(size: int) -> None:
     for under_way in (received, sent):
         assert under_way is not None
         under_way.wait()
+
+
+def measured_wire() -> Line:
+    """What a message costs a core of each end, by the process's own account of time."""
+    found = []
+    for size in MESSAGES:
+        count = BURST // size if size > MESSAGES[0] else 64
+        dist.barrier()
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        for _ in range(count):
+            pass_round(size)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        found.append(spent / (2 * count))
+    return fitted(MESSAGES, found)
 
 
 def add_up(size: int) -> None:
@@ -215,20 +232,33 @@ def traced(task: Task) -> Profile:
     return trace(task.make(), task.sample, loss=lambda out: out.float().mean())
 
 
+def scaled(profile: Profile, iteration: float) -> Profile:
+    """With all times in proportion, so that an iteration takes so long."""
+    by = iteration / profile.iteration
+    times = tuple(replace(p, ready=_times(p.ready, by), needed=_times(p.needed, by)) for p in profile.parameters)
+    return replace(profile, forward=profile.forward * by, backward=profile.backward * by, step=profile.step * by,
+                   parameters=times)  # fmt: skip
+
+
+def _times(seconds: float | None, by: float) -> float | None:
+    return None if seconds is None else seconds * by
+
+
 def worker(specs: list[str], rounds: int, stand_in: bool) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     if not stand_in:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
-    network = measured_network(specs)
+    network, wire = measured_network(specs), measured_wire()
     found: dict[str, Any] = {"network": [network.link.fixed, network.link.each]}
     for name, task in tasks(stand_in).items():
         profile = traced(task)
         seconds = measure(task, specs, rounds)
         plans = {spec: relaxc.compile(spec).manifest for spec in specs}
         cores_of_one = 2 if stand_in else 1
-        predicted = {spec: predict(plan, profile, network, dist.get_world_size(), cores=cores_of_one).iteration
+        base = scaled(profile, seconds["alone"])
+        predicted = {spec: predict(plan, base, network, dist.get_world_size(), cores=cores_of_one, wire=wire).iteration
                      for spec, plan in plans.items()}  # fmt: skip
         found[name] = {"measured": seconds, "predicted": predicted, "traced": profile.iteration}
     if dist.get_rank() == 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relaxc.schedule.network import Line, Network
-from relaxc.schedule.predict_machine import Machine, Mark
+from relaxc.schedule.predict_machine import Busy, Machine, Mark, Thread
 from relaxc.schedule.timeline import Span
 
 
@@ -24,8 +24,11 @@ class _Leg:
 
 
 class Links:
-    def __init__(self, machine: Machine, network: Network, workers: int, rank: int) -> None:
+    """`wire` is what a message costs a core of each end: copies, and the system's work."""
+
+    def __init__(self, machine: Machine, network: Network, workers: int, rank: int, wire: Line) -> None:
         self._machine, self._network, self._workers, self._rank = machine, network, workers, rank
+        self._wire = wire
         self._legs: dict[Any, _Leg] = defaultdict(_Leg)
         self._out: dict[bool, float] = defaultdict(float)
         self._in: dict[bool, float] = defaultdict(float)
@@ -46,7 +49,12 @@ class Links:
         self._out[within] = end
         self._machine.spans.append(Span("link", begin, end, f"{count} bytes to {peer}", bucket))
         self._legs[leg].left.append(end)
+        self._machine.start(self._work(self._machine.at(begin), count))
         return self._machine.at(end)
+
+    def _work(self, when: Mark, count: int) -> Thread:
+        yield when
+        yield Busy(self._wire.at(count), "", "wire")
 
     def receive(self, leg: Any, peer: int, count: int) -> Mark:
         """Set when the next message of this leg is here."""
@@ -56,7 +64,9 @@ class Links:
         known.heard += 1
         end = max(left, self._in[within] + line.each * count)
         self._in[within] = end
-        return self._machine.at(end + line.fixed)
+        here = self._machine.at(end + line.fixed)
+        self._machine.start(self._work(here, count))
+        return here
 
     def reduce(self, count: int, bucket: int) -> Mark:
         """An all-reduce of so many bytes, which keeps the line busy all the while."""
@@ -64,6 +74,8 @@ class Links:
         end = begin + reduce_seconds(self._network, self._workers, count)
         self._out[False] = end
         self._machine.spans.append(Span("link", begin, end, f"all-reduce of {count} bytes", bucket))
+        for _ in range(2 if self._workers > 1 else 0):  # about as much goes out as comes in
+            self._machine.start(self._work(self._machine.at(begin), count))
         return self._machine.at(end)
 
 

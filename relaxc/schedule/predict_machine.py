@@ -20,7 +20,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Seconds of a core for something that is shown in a lane."""
+    """Seconds of a core for something that is shown in a lane, where it has one."""
 
     seconds: float
     lane: str
@@ -115,7 +115,8 @@ class Machine:
             self._busy = [task for task in self._busy if task.left > TINY]
         for task in ended:
             need = task.need
-            self.spans.append(Span(need.lane, task.began, self.now, need.label, need.bucket))
+            if need.lane:
+                self.spans.append(Span(need.lane, task.began, self.now, need.label, need.bucket))
             self._runnable.append(task.thread)
         while self._alarms and self._alarms[0][0] <= self.now + TINY:
             self.set(heapq.heappop(self._alarms)[2])
