@@ -13,6 +13,8 @@ from relaxc import cli_spec, pipeline
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
+    from relaxc.language.spec import Cluster
+    from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
     from relaxc.wire.parameters import Parameter
 
@@ -28,8 +30,9 @@ def compile(arguments: Sequence[str]) -> int:
     cli_spec.show(typed.warnings, json=False, color="auto")
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     parameters, profile = _fitted_to(options.model, options.sample)
+    among = _among(options, typed.spec.cluster)
     built, errors = cli_spec.attempt(
-        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile)
+        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among)
     )  # fmt: skip
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
@@ -63,6 +66,20 @@ def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Paramete
     return parameters, trace(made, parse_sample(sample))
 
 
+def _among(options: Namespace, cluster: Cluster | None) -> tuple[Network, int] | None:
+    """The network and the number of workers to fit the plan to. Raise UsageError, ModelError (RX044x, RX0450)."""
+    if options.sample is None:
+        if options.network is not None or options.workers is not None:
+            raise UsageError("--network and --workers fit a plan to a model: give --model and --sample too")
+        return None
+    if options.network is None and options.workers is None and (cluster is None or cluster.workers is None):
+        return None
+    from relaxc.cli_prediction import network_of, workers_of
+
+    network = network_of(options.network, cluster)
+    return network, workers_of(options.workers, network)
+
+
 def _options(arguments: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "relaxc compile", allow_abbrev=False,
@@ -78,6 +95,12 @@ def _options(arguments: Sequence[str]) -> Namespace:
         "--sample", metavar="SHAPES|PACKAGE.MODULE:BATCH",
         help='trace the model on this: "f32[8,3,32,32]", "i64[8,128]<1000" (below 1000), or what makes its arguments',
     )  # fmt: skip
+    parser.add_argument(
+        "--network",
+        metavar="TEXT|FILE",
+        help='fit the plan to this network: "1Gbps, 200us", or what relaxc probe wrote',
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="fit the plan to so many workers")
     parser.add_argument(
         "--carry-runtime",
         action="store_true",
