@@ -39,11 +39,31 @@ def compile(
 
     source = _source(spec)
     chosen = {k: str(v) for k, v in (settings or {}).items()}
-    checked = pipeline.to_spec(source, chosen)
     parameters = None if model is None else read_parameters(model).parameters
     profile = None if sample is None else _traced(model, sample)
+    if profile is not None:
+        source = _with_codecs(source, chosen, profile, network, workers)
+    checked = pipeline.to_spec(source, chosen)
     among = _among(checked.cluster, profile, network, workers)
     return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, profile=profile, among=among))
+
+
+def _with_codecs(
+    source: Source, settings: Mapping[str, str], profile: Profile, network: str | None, workers: int | None
+) -> Source:
+    """The spec with a codec for each `compress = auto`, where there is something to choose by."""
+    from relaxc.build.report import on_stderr
+    from relaxc.choose import Situation, choose, cluster_of, is_open, story
+
+    if not is_open(source):
+        return source
+    among = _among(cluster_of(source, settings), profile, network, workers)
+    if among is None:
+        return source
+    made = choose(source, settings, Path(source.name).name, Situation(profile, *among))
+    for line in story(made):
+        on_stderr(line)
+    return made.best.source
 
 
 def _among(

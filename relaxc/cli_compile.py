@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from relaxc import cli_spec, pipeline
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
+    from relaxc.language.source import Source
     from relaxc.language.spec import Cluster
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
@@ -23,14 +24,18 @@ def compile(arguments: Sequence[str]) -> int:
     """Compile a spec into a plan's folder. Returns the exit status; raises RelaxError (RX04, RX05)."""
     options = _options(arguments)
     source, settings = cli_spec.read(options.spec), cli_spec.settings_of(options.set)
+    name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
+    fitting = _Fitting(options)
+    if options.sample is not None and "auto" in source.text:
+        chosen, errors = cli_spec.attempt(partial(_chosen, source, settings, name, fitting))
+        source = chosen or source
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, settings))
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")
         return cli_spec.WRONG_SPEC
     cli_spec.show(typed.warnings, json=False, color="auto")
-    name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
-    parameters, profile = _fitted_to(options.model, options.sample)
-    among = _among(options, typed.spec.cluster)
+    parameters, profile = fitting.traced
+    among = fitting.among(typed.spec.cluster)
     built, errors = cli_spec.attempt(
         partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among)
     )  # fmt: skip
@@ -45,6 +50,34 @@ def compile(arguments: Sequence[str]) -> int:
 
         sys.stdout.writelines(f"{line}\n" for line in report(profile))
     return cli_spec.OK
+
+
+class _Fitting:
+    """What a plan is fitted to, found out once."""
+
+    def __init__(self, options: Namespace) -> None:
+        self._options = options
+
+    @cached_property
+    def traced(self) -> tuple[Sequence[Parameter] | None, Profile | None]:
+        return _fitted_to(self._options.model, self._options.sample)
+
+    def among(self, cluster: Cluster | None) -> tuple[Network, int] | None:
+        return _among(self._options, cluster)
+
+
+def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitting) -> Source | None:
+    """The spec with a codec for each `compress = auto`; None where there is none, or nothing to choose by."""
+    from relaxc.choose import Situation, choose, cluster_of, is_open, story
+
+    if not is_open(source):
+        return None
+    among, (_, profile) = fitting.among(cluster_of(source, settings)), fitting.traced
+    if among is None or profile is None:
+        return None
+    made = choose(source, settings, name, Situation(profile, *among))
+    sys.stdout.writelines(f"{line}\n" for line in story(made))
+    return made.best.source
 
 
 def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Parameter] | None, Profile | None]:
