@@ -57,7 +57,7 @@ def _report(
 ) -> Report:
     from relaxc.report.buckets import bucket_rows
     from relaxc.report.page import Report
-    from relaxc.report.reasons import codec_reasons, moments
+    from relaxc.report.reasons import bucket_reason, codec_reasons, moments
     from relaxc.report.times import shown
     from relaxc.schedule.network_text import shown as shown_network
     from relaxc.schedule.predict import Forecast
@@ -75,7 +75,7 @@ def _report(
         (f"{count} workers over {shown_network(network)}: {times}", f"model: {profile.how}, on {profile.device}"),
         timeline, bucket_rows(manifest, profile, forecast, timeline),
         codec_reasons(manifest, forecast.schedule.buckets, parameters, count, network, ways()),
-        list(moments(manifest)), prediction.notes(profile), of.timeline if of else None,
+        [bucket_reason(manifest), *moments(manifest)], prediction.notes(profile), of.timeline if of else None,
     )  # fmt: skip
 
 

@@ -76,6 +76,20 @@ def _text(exchange: ExchangePlan) -> str:
     return exchange.codec.text if exchange.codec is not None else "none"
 
 
+def bucket_reason(manifest: Manifest) -> str:
+    """Why buckets are what they are."""
+    fit = manifest.fit
+    if fit is None:
+        return (
+            "buckets are closed when full: the plan was compiled without a network to fit them to "
+            "(relaxc compile --model M --sample S --network N --workers W)"
+        )
+    last = (
+        f"; by its costs the last gradient is there {shown(fit.finish)} after backward begins" if fit.gradients else ""
+    )
+    return f"buckets are fitted to this model, for {fit.workers} workers over {fit.network}{last}"
+
+
 def moments(manifest: Manifest) -> Iterator[str]:
     """Why each exchange of a program starts and is waited for where it is, over all paths."""
     told: dict[str, None] = {}

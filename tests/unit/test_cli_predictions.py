@@ -108,6 +108,15 @@ def test_a_report_is_a_page_and_a_trace(folder: Path, capsys: pytest.CaptureFixt
     assert names == {"predicted", "measured"}
 
 
+def test_a_fitted_plan_says_what_it_was_fitted_to(folder: Path) -> None:
+    assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "2", "-o", "fitted") == 0
+    assert status("report", "fitted", *NETWORK, "--workers", "2") == 0
+    assert "buckets are fitted to this model, for 2 workers over" in (folder / "report.html").read_text()
+    plan(folder)
+    assert status("report", "plan", *NETWORK, "--workers", "2") == 0
+    assert "buckets are closed when full" in (folder / "report.html").read_text()
+
+
 @pytest.mark.parametrize("changes", [{"hash": "other"}, {"workers": 3}])
 def test_what_was_measured_with_something_else_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object]
