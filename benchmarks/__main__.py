@@ -7,7 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("kernels", "fragments", "unrelaxed", "exchange", "overlap", "slow_worker", "transports", "commands", "large")
+SCRIPTS = (
+    "kernels",
+    "fragments",
+    "unrelaxed",
+    "exchange",
+    "overlap",
+    "slow_worker",
+    "transports",
+    "commands",
+    "large",
+    "predicted",
+)
 
 
 def main() -> int:

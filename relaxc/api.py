@@ -11,18 +11,22 @@ if TYPE_CHECKING:
 
     from relaxc.attach.plan import Plan
     from relaxc.language.source import Source
+    from relaxc.language.spec import Cluster
+    from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
 
 # The compiler is imported inside `compile`: a built plan loads where lark and jinja2 are absent.
 
 
 def compile(
-    spec: str | Path, *, model: nn.Module | None = None, sample: Any = None, settings: Mapping[str, Any] | None = None
-) -> Plan:
+    spec: str | Path, *, model: nn.Module | None = None, sample: Any = None, settings: Mapping[str, Any] | None = None,
+    network: str | None = None, workers: int | None = None,
+) -> Plan:  # fmt: skip
     """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
     end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. With
     `sample`, what the model is called with (a tuple of arguments or a mapping of named ones), it is traced, and left
-    as it was.
+    as it was. With a sample, a `network` such as "1Gbps, 200us" or the spec's own cluster, and a number of `workers`,
+    buckets are fitted to them.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
@@ -35,10 +39,54 @@ def compile(
 
     source = _source(spec)
     chosen = {k: str(v) for k, v in (settings or {}).items()}
-    checked = pipeline.to_spec(source, chosen)
     parameters = None if model is None else read_parameters(model).parameters
     profile = None if sample is None else _traced(model, sample)
-    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, profile=profile))
+    if profile is not None:
+        source = _with_codecs(source, chosen, profile, network, workers)
+    checked = pipeline.to_spec(source, chosen)
+    among = _among(checked.cluster, profile, network, workers)
+    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, profile=profile, among=among))
+
+
+def _with_codecs(
+    source: Source, settings: Mapping[str, str], profile: Profile, network: str | None, workers: int | None
+) -> Source:
+    """The spec with a codec for each `compress = auto`, where there is something to choose by."""
+    from relaxc.build.report import on_stderr
+    from relaxc.choose import Situation, choose, cluster_of, is_open, story
+
+    if not is_open(source):
+        return source
+    among = _among(cluster_of(source, settings), profile, network, workers)
+    if among is None:
+        return source
+    made = choose(source, settings, Path(source.name).name, Situation(profile, *among))
+    for line in story(made):
+        on_stderr(line)
+    return made.best.source
+
+
+def _among(
+    cluster: Cluster | None, profile: Profile | None, text: str | None, workers: int | None
+) -> tuple[Network, int] | None:
+    """What to fit a plan to, where everything is known. Raise ModelError (RX044x, RX0450)."""
+    from relaxc.errors import ModelError
+    from relaxc.schedule.network_clause import network_of
+    from relaxc.schedule.network_text import parse_network
+
+    if profile is None and (text is not None or workers is not None):
+        raise ModelError("RX0456", "a network or workers, and no sample of the model to fit a plan to",
+                         "give model and sample too")  # fmt: skip
+    if profile is None or (text is None and cluster is None):
+        return None
+    network = network_of(cluster) if text is None and cluster is not None else parse_network(text or "")
+    count = workers or network.workers
+    if network.workers not in (None, count):
+        raise ModelError(
+            "RX0450", f"workers = {count}, and the network ({network.source}) is of {network.workers}",
+            "give the number that the network is of, or another network",
+        )  # fmt: skip
+    return None if count is None else (network, count)
 
 
 def _traced(model: nn.Module | None, sample: Any) -> Profile:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from relaxc import __version__, cli_compile, cli_spec, pipeline
+from relaxc import __version__, cli_compile, cli_prediction, cli_report, cli_spec, cli_tune, pipeline
 from relaxc.program.paths import Paths
 from relaxc.program.types import Typed
 from relaxc.usage import UsageError
@@ -77,8 +77,13 @@ def explain(
     workers: Annotated[
         list[int] | None, typer.Option(help="a number of workers to show figures for; repeatable")
     ] = None,
+    model: cli_prediction.Model = None,
+    sample: cli_prediction.Sample = None,
+    network: cli_prediction.NetworkText = None,
+    cores: cli_prediction.Cores = 2,
 ) -> None:
-    """Show the program that a spec stands for, what it sends to whom, and what that costs."""
+    """Show the program that a spec stands for, what it sends to whom, and what that costs. With a model, a sample and a
+    network also its predicted iteration."""
     from relaxc.explain import explain as explained
     from relaxc.explain import explain_cluster
 
@@ -88,6 +93,8 @@ def explain(
     typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
     if typed.spec.cluster is not None:
         typer.echo(explain_cluster(typed.spec.cluster), nl=False)
+    if model is not None or sample is not None:
+        cli_prediction.explain(typed, chosen, model, sample, network, cores)
 
 
 @app.command()
@@ -132,6 +139,10 @@ def new(
 def compile(context: typer.Context) -> None:
     """Compile a spec into a plan: `plan = relaxc.load(FOLDER); plan.attach(model, optimizer)`."""
     raise typer.Exit(cli_compile.compile(context.args))
+
+
+app.command()(cli_report.report)
+app.command()(cli_tune.tune)
 
 
 @app.command()

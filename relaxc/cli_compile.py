@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from relaxc import cli_spec, pipeline
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
+    from relaxc.language.source import Source
+    from relaxc.language.spec import Cluster
+    from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
     from relaxc.wire.parameters import Parameter
 
@@ -21,15 +24,20 @@ def compile(arguments: Sequence[str]) -> int:
     """Compile a spec into a plan's folder. Returns the exit status; raises RelaxError (RX04, RX05)."""
     options = _options(arguments)
     source, settings = cli_spec.read(options.spec), cli_spec.settings_of(options.set)
+    name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
+    fitting = _Fitting(options)
+    if options.sample is not None and "auto" in source.text:
+        chosen, errors = cli_spec.attempt(partial(_chosen, source, settings, name, fitting))
+        source = chosen or source
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, settings))
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")
         return cli_spec.WRONG_SPEC
     cli_spec.show(typed.warnings, json=False, color="auto")
-    name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
-    parameters, profile = _fitted_to(options.model, options.sample)
+    parameters, profile = fitting.traced
+    among = fitting.among(typed.spec.cluster)
     built, errors = cli_spec.attempt(
-        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile)
+        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among)
     )  # fmt: skip
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
@@ -42,6 +50,34 @@ def compile(arguments: Sequence[str]) -> int:
 
         sys.stdout.writelines(f"{line}\n" for line in report(profile))
     return cli_spec.OK
+
+
+class _Fitting:
+    """What a plan is fitted to, found out once."""
+
+    def __init__(self, options: Namespace) -> None:
+        self._options = options
+
+    @cached_property
+    def traced(self) -> tuple[Sequence[Parameter] | None, Profile | None]:
+        return _fitted_to(self._options.model, self._options.sample)
+
+    def among(self, cluster: Cluster | None) -> tuple[Network, int] | None:
+        return _among(self._options, cluster)
+
+
+def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitting) -> Source | None:
+    """The spec with a codec for each `compress = auto`; None where there is none, or nothing to choose by."""
+    from relaxc.choose import Situation, choose, cluster_of, is_open, story
+
+    if not is_open(source):
+        return None
+    among, (_, profile) = fitting.among(cluster_of(source, settings)), fitting.traced
+    if among is None or profile is None:
+        return None
+    made = choose(source, settings, name, Situation(profile, *among))
+    sys.stdout.writelines(f"{line}\n" for line in story(made))
+    return made.best.source
 
 
 def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Parameter] | None, Profile | None]:
@@ -63,6 +99,20 @@ def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Paramete
     return parameters, trace(made, parse_sample(sample))
 
 
+def _among(options: Namespace, cluster: Cluster | None) -> tuple[Network, int] | None:
+    """The network and the number of workers to fit the plan to. Raise UsageError, ModelError (RX044x, RX0450)."""
+    if options.sample is None:
+        if options.network is not None or options.workers is not None:
+            raise UsageError("--network and --workers fit a plan to a model: give --model and --sample too")
+        return None
+    if options.network is None and options.workers is None and (cluster is None or cluster.workers is None):
+        return None
+    from relaxc.cli_prediction import network_of, workers_of
+
+    network = network_of(options.network, cluster)
+    return network, workers_of(options.workers, network)
+
+
 def _options(arguments: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "relaxc compile", allow_abbrev=False,
@@ -78,6 +128,12 @@ def _options(arguments: Sequence[str]) -> Namespace:
         "--sample", metavar="SHAPES|PACKAGE.MODULE:BATCH",
         help='trace the model on this: "f32[8,3,32,32]", "i64[8,128]<1000" (below 1000), or what makes its arguments',
     )  # fmt: skip
+    parser.add_argument(
+        "--network",
+        metavar="TEXT|FILE",
+        help='fit the plan to this network: "1Gbps, 200us", or what relaxc probe wrote',
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="fit the plan to so many workers")
     parser.add_argument(
         "--carry-runtime",
         action="store_true",

@@ -175,6 +175,25 @@ class ParameterPlan(msgspec.Struct, frozen=True):
     dtype: str
 
 
+class BucketPlan(msgspec.Struct, frozen=True):
+    """Parameters of one body and dtype, by name, in the order in which they are expected."""
+
+    body: int
+    parameters: tuple[str, ...]
+
+
+class FitPlan(msgspec.Struct, frozen=True):
+    """Buckets of gradients and of programs, each in the order in which they leave, as schedule/fit.py chose them for so
+    many `workers` over `network`. `finish` is when the last gradient is there, in seconds after backward begins, by the
+    costs that it was chosen by."""
+
+    workers: int
+    network: str
+    gradients: tuple[BucketPlan, ...]
+    programs: tuple[BucketPlan, ...]
+    finish: float
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
     names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
@@ -194,6 +213,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     parameters: tuple[ParameterPlan, ...] | None = None
     few_piece_bytes: int = 0
+    fit: FitPlan | None = None
+    """Of a plan that was made for a model, a network and a number of workers; else buckets are cut by size."""
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -16,6 +16,7 @@ from relaxc.program.types import Typed, typed
 if TYPE_CHECKING:
     from relaxc.build.report import Report
     from relaxc.program.paths import Paths
+    from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
     from relaxc.wire.parameters import Parameter
 
@@ -70,9 +71,11 @@ def build(
     parameters: Sequence[Parameter] | None,
     report: Report | None = None,
     profile: Profile | None = None,
+    among: tuple[Network, int] | None = None,
 ) -> Path:
     """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is. `profile`
-    is the trace of the model that `parameters` are of.
+    is the trace of the model that `parameters` are of; the plan's buckets are fitted to it and to `among`, a network
+    and a number of workers, where both are given.
 
     Raise SpecError, or BuildError (RX05) where there is no compiler or none that works.
     """
@@ -80,27 +83,27 @@ def build(
     from relaxc.build.report import on_stderr
 
     def make(folder: Path) -> None:
-        _make(judged, spec.source.text, name, parameters, report, folder)
+        _make(judged, spec.source.text, name, parameters, report, folder, profile, among)
         if profile is not None:
             from relaxc.schedule import profile_file
 
             (folder / profile_file.PROFILE).write_bytes(profile_file.encode(profile))
 
     judged = to_typed(spec)
-    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters, profile))
+    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters, profile, among))
     return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
 def _identity(
     program: Program, spec: Spec, settings: Mapping[str, str], name: str, parameters: Sequence[Parameter] | None,
-    profile: Profile | None,
+    profile: Profile | None, among: tuple[Network, int] | None,
 ) -> Iterator[str]:  # fmt: skip
     """All that a plan depends on: of the program too, since algorithms, codecs and edges come from other files."""
     from relaxc.build.compiler import find
     from relaxc.build.installation import fingerprint
     from relaxc.errors import BuildError
 
-    yield from (fingerprint(), spec.source.text, name, repr(parameters), repr(program), repr(profile))
+    yield from (fingerprint(), spec.source.text, name, repr(parameters), repr(program), repr(profile), repr(among))
     yield from (f"{k}={v}" for k, v in sorted(settings.items()))
     try:
         compiler = find()
@@ -111,8 +114,9 @@ def _identity(
 
 
 def _make(
-    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path
-) -> None:
+    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path,
+    profile: Profile | None, among: tuple[Network, int] | None,
+) -> None:  # fmt: skip
     import shutil
 
     import msgspec
@@ -127,6 +131,10 @@ def _make(
     program = verify(judged.program)
     sources = emit(program, to_paths(program), judged.facts, name, parameters)
     manifest = sources.manifest
+    if profile is not None and among is not None:
+        from relaxc.schedule.fit import fit, with_fit
+
+        manifest = with_fit(manifest, fit(manifest, profile, *among))
     if sources.kernels:
         shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
         (folder / SOURCE).write_text(sources.kernels)

@@ -1,4 +1,6 @@
 // What the queue's thread does for one action of a piece: kernels, messages, and what is sent again.
+#include <ATen/record_function.h>
+
 #include <chrono>
 #include <utility>
 
@@ -13,14 +15,18 @@ void Queue::act(Running& running, size_t index, const Action& action) {
     case Kind::run:
       run(running, index, action);
       break;
-    case Kind::send:
+    case Kind::send: {
+      RECORD_FUNCTION(range("send", piece.bucket), c10::ArrayRef<const c10::IValue>{});
       running.sends.push_back(
           {transport_->send(piece.buffers[action.buffer], action.peer, tag_of(running, action)),
            piece.bucket, action.peer});
       break;
-    case Kind::receive:
+    }
+    case Kind::receive: {
+      RECORD_FUNCTION(range("receive", piece.bucket), c10::ArrayRef<const c10::IValue>{});
       await(running, *running.arriving[index][action.buffer], piece.bucket, action.peer);
       break;
+    }
     case Kind::check:
       check(running, index, action);
       break;
@@ -88,6 +94,10 @@ void Queue::run_kernel(Running& running, const Call& call, std::vector<double> w
 int Queue::tag_of(const Running& running, const Action& action) const {
   if (!iteration_in_tags) return action.tag;
   return static_cast<int>((running.launch.tag & 1023) << 20) | action.tag;
+}
+
+std::string Queue::range(const char* what, int bucket) const {
+  return std::string("relaxc::") + what + "/" + bucket_word + std::to_string(bucket);
 }
 
 void Queue::timed(const std::function<void()>& kernels) {

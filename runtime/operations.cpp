@@ -10,6 +10,7 @@ namespace relaxc {
 Operations::Operations(std::shared_ptr<Queue> queue, bool survives) : queue_(std::move(queue)) {
   queue_->survives = survives;
   queue_->iteration_in_tags = true;
+  queue_->bucket_word = "site";
   queue_->start();
 }
 

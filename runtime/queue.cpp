@@ -1,3 +1,4 @@
+#include <ATen/record_function.h>
 #include <c10/util/thread_name.h>
 #include <unistd.h>
 
@@ -282,6 +283,7 @@ void Queue::step(Running& running, size_t index) {
 
 void Queue::reduce(Running& running, size_t index, bool begin) {
   const Piece& piece = running.launch.pieces->pieces[index];
+  RECORD_FUNCTION(range(begin ? "send" : "receive", piece.bucket), c10::ArrayRef<const c10::IValue>{});
   if (begin)
     running.sums[index] = transport_->all_reduce(piece.sums[running.launch.iteration % piece.sums.size()]);
   else

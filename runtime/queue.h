@@ -57,6 +57,8 @@ class Queue {
   bool iteration_in_tags = false;
   // A launch that fails ends by itself, and the next one begins: for exchanges that may be dropped.
   bool survives = false;
+  // What a profiler calls its buckets: those of programs have numbers of their own.
+  const char* bucket_word = "bucket";
   void timed(const std::function<void()>& kernels);  // runs kernels, of this thread or of a caller's
 
  private:
@@ -74,6 +76,7 @@ class Queue {
   void run(Running& running, size_t piece, const Action& action);
   std::vector<at::Tensor> near_of(Running& running, size_t piece, const Action& action);
   int tag_of(const Running& running, const Action& action) const;
+  std::string range(const char* what, int bucket) const;
   bool wait_ready(Launch& launch, int bucket);
   void finish_sends(Running& running, int bucket = -1);  // -1: of all
   void await(Running& running, Transfer& transfer, int bucket, int peer);

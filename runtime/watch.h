@@ -1,5 +1,7 @@
 // What is asked while a caller waits for the queue, and told when that is in vain.
 #pragma once
+#include <ATen/record_function.h>
+
 #include <chrono>
 #include <functional>
 #include <stdexcept>
@@ -23,6 +25,7 @@ struct Watch {
   template <typename Until>
   double wait(const Queue& queue, Until until) const {
     constexpr int slice_ms = 50;
+    RECORD_FUNCTION("relaxc::wait", c10::ArrayRef<const c10::IValue>{});
     auto start = std::chrono::steady_clock::now();
     auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
     while (!until(slice_ms)) {

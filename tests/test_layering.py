@@ -169,6 +169,16 @@ def test_build_imports_torch_inside_functions_only() -> None:
         assert not [t for t in top if t.split(".")[0] == "torch"], path.name
 
 
+@pytest.mark.parametrize("folder", ["report", "tune"])
+def test_what_draws_and_ranks_takes_data(folder: str) -> None:
+    """Timelines, manifests and profiles in, text out: neither torch nor templates, and no cli. Ranking knows the
+    language, whose specs it varies."""
+    known = {"report", "schedule", *FOUNDATION} | ({"tune", "language"} if folder == "tune" else set())
+    for path in (PACKAGE / folder).glob("*.py"):
+        brought = [t for t in of_relaxc(path) if t not in BASE]
+        assert {stage(t) for t in brought} <= known, name(path)
+
+
 @pytest.mark.parametrize("folder", FOUNDATION)
 def test_the_foundation_takes_numpy_inside_functions_only(folder: str) -> None:
     """So that a check without a worker count stays quick."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxc.attach.calls import Copies, Site
-from relaxc.attach.control import ASYNC, Control, Turn, Values, set_finite
 from relaxc.attach.lanes import Lane
 from relaxc.attach.partners import OwnWeights, Partners
 from relaxc.manifest import FragmentPlan, PathPlan, ProgramPlan
+from relaxc.schedule.control import ASYNC, Control, Turn, Values, set_finite
 from relaxc.wire.numbers import evaluate
 
 

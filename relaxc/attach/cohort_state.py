@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from relaxc.attach.cohort import Cohort
-from relaxc.attach.control import Counts, Entry
+from relaxc.schedule.control import Counts, Entry
 
 
 @dataclass(frozen=True)

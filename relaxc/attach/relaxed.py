@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from relaxc.attach.failure import Watch
 from relaxc.attach.guards import BeforeForward, ForwardGuard, StepGuard
 from relaxc.attach.joining import Join
 from relaxc.attach.late import HideUnlanded
+from relaxc.attach.profiling import profiled
 from relaxc.attach.program_state import ProgramState
 from relaxc.attach.programs import Programs
 from relaxc.attach.recording import Recorder
@@ -52,7 +53,7 @@ class Relaxed:
         self._attached, self._programs, self._watch = attached, attached.programs, attached.watch
         self._manifest, self._schedule, self._groups = attached.manifest, attached.schedule, attached.groups
         self._read, self._running, self._check_every = attached.read, attached.running, check_every
-        self._engine = attached.running.engine
+        self._engine, self._optimizers = attached.running.engine, tuple(optimizers)
         self._compared = [p.number for p in attached.read.parameters if self._is_replicated(p.number)]
         if check_every and not self._compared:
             warnings.warn("check_every has no effect: by this plan all replicas may differ", stacklevel=4)
@@ -267,6 +268,16 @@ class Relaxed:
                 yield
             finally:
                 asynchrony.recorder = None
+
+    def profile(self, path: str | Path, iterations: int = 5, rank: int = 0) -> AbstractContextManager[None]:
+        """Around a loop: worker `rank` writes to `path` what its first `iterations` iterations in there were made of,
+        as medians, for `relaxc report --measured`; the others go on as ever. torch's profiler does the watching, so
+        they take a little longer than usual.
+
+        Raise ExchangeError (RX0640) at its end where there was no whole iteration, BuildError (RX0520) where the file
+        can't be written.
+        """
+        return profiled(self._attached, self._optimizers, Path(path), iterations, rank)
 
     def residual_norms(self) -> dict[str, float]:
         """By parameter, the Euclidean norm of what this worker's encoders have lost and not yet sent."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from relaxc.language import format, library, low_rank, syntax
+from relaxc.language import automatic_codecs, format, library, low_rank, syntax
 from relaxc.language.names import parts
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.spec import CodecUse, Names, Value
-from relaxc.language.unbuilt import UNBUILT, refuse
 from relaxc.language.values import fold, numeric, plain, whole
 from relaxc.language.vocabulary import ROUNDINGS, TOP, TOPOLOGIES
 from relaxc.language.words import clipped, did_you_mean, listed
@@ -95,7 +94,8 @@ def _named(
     name: str, given: Arguments, keywords: Keywords, e: syntax.Expression, names: Names, report: Report
 ) -> CodecUse | None:
     definition = names.codecs.get(name)
-    if definition is None and refuse(report, f"codec {name}", e.span):
+    if definition is None and name == AUTO:
+        automatic_codecs.refuse(report, e.span)
         return None
     definition = definition or (low_rank.DEFINITION if name == low_rank.NAME else library.codec(name))
     if definition is None:
@@ -108,9 +108,8 @@ def _named(
 
 
 def _codec_help(name: str, defined: Defined) -> str:
-    refused = [what.removeprefix("codec ") for what in UNBUILT if what.startswith("codec ")]
     known = sorted({*library.codecs(), *defined, "none", low_rank.NAME})
-    return did_you_mean(name, [*known, *refused]) or f"codecs are 8bit, 4bit, 2bit, 1bit, {listed(known, 'and')}"
+    return did_you_mean(name, [*known, AUTO]) or f"codecs are 8bit, 4bit, 2bit, 1bit, {listed(known, 'and')}"
 
 
 def _arguments(

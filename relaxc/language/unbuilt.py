@@ -5,10 +5,7 @@ from __future__ import annotations
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 
-CODECS = "this version has 8bit, 4bit, 2bit, 1bit, and the codecs in specs/codecs/"
-
 UNBUILT = {
-    "codec auto": ("choosing a codec automatically", CODECS),
     "clause phase": ("a phase in a relaxation", "write an algorithm with phases and `relax with` it"),
 }
 

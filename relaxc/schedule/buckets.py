@@ -1,9 +1,8 @@
 """Which gradients leave together.
 
-DDP's rule for now: in reverse order of registration, which is about the order in which backward makes them, closed when
-full; the first bucket is small, so that the exchange starts early. A bucket holds parameters of one body, one dtype and
-one group, which is whatever else the caller wants to keep apart. Behind this function comes the exact dynamic programme
-over a profile of the model.
+Those that a plan was fitted with (fit.py), or DDP's rule: in reverse order of registration, which is about the order in
+which backward makes them, closed when full; the first bucket is small, so that the exchange starts early. A bucket
+holds parameters of one body, one dtype and one group, which is whatever else the caller wants to keep apart.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from relaxc.manifest import BucketPlan
 from relaxc.wire.parameters import Parameter
 
 
@@ -25,6 +25,25 @@ class Bucket:
 
 
 _Key = tuple[int, str, Hashable]
+
+
+def fitted_buckets(
+    plans: Sequence[BucketPlan], parameters: Sequence[Parameter], bodies: Sequence[int],
+    groups: Sequence[Hashable] | None = None,
+) -> tuple[tuple[Bucket, ...], list[int]]:  # fmt: skip
+    """The buckets that a plan was fitted with, in its order, and which of `parameters` are in none: a fitted bucket
+    holds no parameter that is frozen now, and is cut where groups are kept apart."""
+    kept_apart = groups if groups is not None else [None] * len(parameters)
+    keys = {p.name: (b, p.dtype, g) for p, b, g in zip(parameters, bodies, kept_apart, strict=True)}
+    named = {p.name: p for p in parameters}
+    made: list[Bucket] = []
+    for plan in plans:
+        together: dict[_Key, list[Parameter]] = {}
+        for name in plan.parameters:
+            if name in named and keys[name][0] == plan.body:
+                together.setdefault(keys[name], []).append(named.pop(name))
+        made += [_bucket(key, members) for key, members in together.items()]
+    return tuple(made), [place for place, p in enumerate(parameters) if p.name in named]
 
 
 def cut_buckets(

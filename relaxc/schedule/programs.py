@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from relaxc.manifest import Manifest, ProgramPlan
-from relaxc.schedule.buckets import Bucket, cut_buckets
+from relaxc.schedule.buckets import Bucket, cut_buckets, fitted_buckets
 from relaxc.wire.parameters import Parameter
 
 
@@ -17,10 +17,12 @@ def program_buckets(
     programs = [body.program for body in manifest.bodies]
     limits = [manifest.coded_bucket_bytes if p and _coded(p) else manifest.bucket_bytes for p in programs]
     members = [p for p in parameters if programs[bodies[p.number]]]
-    return cut_buckets(
-        members, [bodies[p.number] for p in members], manifest.first_bucket_bytes, limits,
-        [groups[p.number] for p in members],
-    )  # fmt: skip
+    of, apart = [bodies[p.number] for p in members], [groups[p.number] for p in members]
+    fitted, left = fitted_buckets(manifest.fit.programs if manifest.fit else (), members, of, apart)
+    cut = cut_buckets(
+        [members[n] for n in left], [of[n] for n in left], manifest.first_bucket_bytes, limits, [apart[n] for n in left]
+    )
+    return (*fitted, *cut)
 
 
 def _coded(program: ProgramPlan) -> bool:

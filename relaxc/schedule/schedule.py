@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from relaxc.errors import ModelError
 from relaxc.manifest import BodyPlan, ExchangePlan, GradientPlan, Manifest
 from relaxc.schedule.actions import Chunks, Piece, bind, census
-from relaxc.schedule.buckets import Bucket, cut_buckets
+from relaxc.schedule.buckets import Bucket, cut_buckets, fitted_buckets
 from relaxc.schedule.routed import cut_for, layout_of, phases_of
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
@@ -42,6 +42,12 @@ class Schedule:
         """Payload that leaves this worker in one iteration: an all-reduce sends 2 (n - 1) / n of its buffer (ring)."""
         reduced = 2 * (self.workers - 1) * sum(self.dense_bytes) // self.workers
         return sum(p.sent for p in self.pieces) + reduced
+
+
+def first_site(schedule: Schedule) -> int:
+    """Where a timeline has one number for each bucket, those of programs come behind those of gradients and the
+    census."""
+    return len(schedule.buckets) + 1 if schedule.buckets else 0
 
 
 def govern(manifest: Manifest, parameters: Sequence[Parameter]) -> tuple[int, ...]:
@@ -94,7 +100,10 @@ def _buckets(
 ) -> tuple[Bucket, ...]:
     limits = [manifest.coded_bucket_bytes if g and g.exchange.codec else manifest.bucket_bytes for g in gradients]
     exchanged = [p for p in parameters if gradients[bodies[p.number]]]
-    return cut_buckets(exchanged, [bodies[p.number] for p in exchanged], manifest.first_bucket_bytes, limits)
+    of = [bodies[p.number] for p in exchanged]
+    fitted, left = fitted_buckets(manifest.fit.gradients if manifest.fit else (), exchanged, of)
+    cut = cut_buckets([exchanged[n] for n in left], [of[n] for n in left], manifest.first_bucket_bytes, limits)
+    return (*fitted, *cut)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def schedule_transfer(
     exchange = transfer.exchange
     members = members_of(transfer, members)
     if exchange.codec is None:
-        size = sum(_dense_elements(exchange, p) * p.real_bytes for p in members)
+        size = sum(dense_elements(exchange, p) * p.real_bytes for p in members)
         return TransferSchedule((), (), (), size, size if workers > 1 else 0, first_tag)
     layout = layout_of(exchange.codec)
     phases, legs = phases_of(exchange, workers, rank, targets, sources)
@@ -83,7 +83,7 @@ def schedule_transfer(
     )
 
 
-def _dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
+def dense_elements(exchange: ExchangePlan, parameter: Parameter) -> int:
     """What is all-reduced of a parameter, in both steps of an exchange of low rank."""
     if not exchange.rank:
         return parameter.elements

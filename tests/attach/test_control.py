@@ -9,7 +9,6 @@ import pytest
 
 from relaxc.attach.cohort import Cohort, Worker, launchers
 from relaxc.attach.cohort_state import flat, moment, restore
-from relaxc.attach.control import Control, Turn, Values
 from relaxc.attach.partners import Partners
 from relaxc.manifest import (
     ControlPlan,
@@ -21,6 +20,7 @@ from relaxc.manifest import (
     ProgramPlan,
     StatePlan,
 )
+from relaxc.schedule.control import Control, Turn, Values
 from relaxc.wire.draws import geometric
 
 SEED = 99

@@ -1,0 +1,141 @@
+"""What commands that predict are made of: the model's profile, the network, the number of workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaxc import pipeline
+from relaxc.errors import ModelError
+from relaxc.usage import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from relaxc.language.source import Source
+    from relaxc.language.spec import Cluster
+    from relaxc.manifest import Manifest
+    from relaxc.program.types import Typed
+    from relaxc.schedule.network import Network
+    from relaxc.schedule.profile import Profile
+    from relaxc.schedule.timeline import Timeline
+
+WIDE = 160
+"""Columns of what is piped into something else."""
+
+Model = Annotated[str | None, typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="the model to predict for")]
+Sample = Annotated[
+    str | None, typer.Option(metavar="SHAPES|PACKAGE.MODULE:BATCH", help='what it is called with: "f32[8,3,32,32]"')
+]
+NetworkText = Annotated[
+    str | None, typer.Option("--network", metavar="TEXT|FILE", help='"1Gbps, 200us", or what relaxc probe wrote')
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="how many workers")]
+Cores = Annotated[int, typer.Option(min=1, help="cores of each worker: with one, coding and computing take turns")]
+
+
+def profile_of(model: str, sample: str) -> Profile:
+    """Raise UsageError, ModelError (RX04)."""
+    from relaxc.attach.factory import model_of
+    from relaxc.schedule.trace import parse_sample, trace
+
+    return trace(model_of(model), parse_sample(sample))
+
+
+def network_of(text: str | None, cluster: Cluster | None) -> Network:
+    """What `--network` says, or the spec's own cluster. Raise ModelError (RX044x), UsageError where there is none."""
+    from relaxc.schedule.network_clause import network_of as of_cluster
+    from relaxc.schedule.network_text import parse_network
+
+    if text is not None:
+        return parse_network(text)
+    if cluster is None:
+        raise UsageError('no network: give --network "1Gbps, 200us", or a cluster { } in the spec')
+    return of_cluster(cluster)
+
+
+def workers_of(workers: int | None, network: Network) -> int:
+    """Raise UsageError where nobody says how many, ModelError (RX0450) where two say different things."""
+    found = workers or network.workers
+    if found is None:
+        raise UsageError("no number of workers: give --workers")
+    if network.workers not in (None, found):
+        raise ModelError(
+            "RX0450", f"--workers {found}, and the network ({network.source}) is of {network.workers}",
+            "give the number that the network is of, or another network",
+        )  # fmt: skip
+    return found
+
+
+def manifest_of(typed: Typed, name: str) -> Manifest:
+    """The plan that this would be, without its kernels."""
+    from relaxc.emit.plan import emit
+
+    return emit(typed.program, pipeline.to_paths(typed.program), typed.facts, name, None).manifest
+
+
+def manifest_of_source(source: Source, settings: Mapping[str, str], name: str) -> Manifest:
+    """Raise SpecError."""
+    return manifest_of(pipeline.to_typed(pipeline.to_spec(source, settings)), name)
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def show_timeline(timeline: Timeline, how: str) -> None:
+    """A table and a small chart of lanes."""
+    from rich.table import Table
+
+    from relaxc.report.chart import chart, summary
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in summary(timeline):
+        table.add_row(name, value)
+    out = console()
+    out.print(f"\npredicted: {how}")
+    out.print(table)
+    out.print(chart(timeline), end="")
+
+
+def explain(
+    typed: Typed, workers: Sequence[int], model: str | None, sample: str | None, network: str | None, cores: int
+) -> None:
+    """The predicted iteration for each number of workers. Raise UsageError, ModelError (RX04)."""
+    from relaxc.schedule.network_text import shown
+    from relaxc.schedule.predict import predict
+
+    if model is None or sample is None:
+        raise UsageError("a prediction takes a model and what it is called with: give --model and --sample")
+    link = network_of(network, typed.spec.cluster)
+    profile = profile_of(model, sample)
+    manifest = manifest_of(typed, "explained")
+    for count in workers or [workers_of(None, link)]:
+        timeline = predict(manifest, profile, link, workers_of(count, link), cores=cores)
+        show_timeline(timeline, f"{count} workers over {shown(link)}")
+    for note in notes(profile):
+        typer.echo(f"  note: {note}")
+
+
+def write(path: Path, text: str) -> None:
+    """Raise UsageError where it can't be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"can't write {str(path)!r}: {(error.strerror or str(error)).lower()}") from error
+
+
+def notes(profile: Profile) -> list[str]:
+    """What the figures don't hold for."""
+    found = []
+    if profile.estimated:
+        found.append("times of the model are estimates from its operations and bytes, not measured")
+    if profile.late_gradients:
+        found.append("the model is compiled as a whole, so gradients come at the end of backward: nothing overlaps")
+    return found

@@ -1,0 +1,149 @@
+"""`relaxc tune`: which variant of a spec is predicted to be fastest here, and on which networks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaxc import cli_prediction as prediction
+from relaxc import cli_spec
+from relaxc.cli_prediction import Cores, Model, NetworkText, Sample, Workers
+from relaxc.usage import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaxc.manifest import Manifest
+    from relaxc.schedule.network import Network
+    from relaxc.schedule.profile import Profile
+    from relaxc.tune.grid import Variant
+    from relaxc.tune.ranking import Candidate, Candidates, Map, Ranked
+
+SHOWN = 20
+"""Rows of the table."""
+
+
+def tune(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file; - is standard input")],
+    model: Model = None,
+    sample: Sample = None,
+    network: NetworkText = None,
+    workers: Workers = None,
+    grid: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=V1,V2", help="values of a param or a knob to try; repeatable")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="a plot of the map")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="this network only, no map of others")] = False,
+    cores: Cores = 2,
+) -> None:
+    """Predict the variants of a spec, rank them, and show on which networks which of them pays."""
+    if model is None or sample is None:
+        raise UsageError("tune predicts for a model: give --model and --sample")
+    if output is not None and (quick or output.suffix != ".svg"):
+        raise UsageError("-o takes the map as FILE.svg, and --quick makes no map")
+    found, link, profile = _candidates(spec, settings, grid, network, model, sample)
+    count = prediction.workers_of(workers, link)
+    for note in prediction.notes(profile):
+        typer.echo(f"note: {note}")
+    _table(_ranked(found.found, profile, link, count, cores), found)
+    if not quick:
+        made = _mapped(found.found, profile, link, count, cores)
+        _show_map(made, found.found, link)
+        if output is not None:
+            from relaxc.tune.drawing import svg_map
+
+            prediction.write(output, svg_map(made, found.found, f"{spec}, {count} workers"))
+            typer.echo(f"{output}: the map")
+
+
+def _candidates(
+    spec: str, settings: list[str] | None, grid: list[str] | None, network: str | None, model: str, sample: str
+) -> tuple[Candidates, Network, Profile]:
+    from relaxc.tune.grid import parsed_grid, variants
+    from relaxc.tune.ranking import candidates
+
+    source, chosen = cli_spec.read(spec), cli_spec.settings_of(settings)
+    typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, chosen))
+    if typed is None:
+        cli_spec.show(errors, json=False, color="auto")
+        raise typer.Exit(cli_spec.WRONG_SPEC)
+    link = prediction.network_of(network, typed.spec.cluster)
+    tried = variants(source, chosen, parsed_grid(grid or ()))
+    found = candidates(tried, partial(_manifest, Path(spec).stem))
+    if not found.found:
+        raise UsageError(f"no variant is possible: {found.refused[0][1]}")
+    return found, link, prediction.profile_of(model, sample)
+
+
+def _manifest(name: str, variant: Variant) -> Manifest:
+    return prediction.manifest_of_source(variant.source, variant.settings, name)
+
+
+def _ranked(found: Sequence[Candidate], profile: Profile, link: Network, workers: int, cores: int) -> list[Ranked]:
+    from rich.progress import Progress
+
+    from relaxc.tune.ranking import ranked
+
+    with Progress(console=prediction.console(), transient=True) as progress:
+        task = progress.add_task("variants", total=len(found))
+        return ranked(found, profile, link, workers, cores, lambda: progress.advance(task))
+
+
+def _mapped(found: Sequence[Candidate], profile: Profile, link: Network, workers: int, cores: int) -> Map:
+    from rich.progress import Progress
+
+    from relaxc.tune.ranking import BANDWIDTHS, LATENCIES, mapped
+
+    with Progress(console=prediction.console(), transient=True) as progress:
+        task = progress.add_task("networks", total=len(BANDWIDTHS) * len(LATENCIES))
+        return mapped(found, profile, link, workers, cores, tell=lambda: progress.advance(task))
+
+
+def _table(results: Sequence[Ranked], found: Candidates) -> None:
+    from rich.table import Table
+
+    from relaxc.report.times import shown
+    from relaxc.tune.ranking import best
+
+    answer = best({r.candidate.order: r.timeline.iteration for r in results})
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for name in ("", "variant", "iteration", "exposed", "bound by", "staleness"):
+        table.add_column(
+            name, no_wrap=name != "variant", justify="right" if name in ("iteration", "exposed") else "left"
+        )
+    for one in results[:SHOWN]:
+        line = one.timeline
+        table.add_row(
+            "->" if one.candidate.order == answer else "", one.candidate.variant.name, shown(line.iteration),
+            shown(line.exposed), line.bound, str(one.candidate.staleness),
+        )  # fmt: skip
+    out = prediction.console()
+    out.print(table)
+    if len(results) > SHOWN:
+        out.print(f"and {len(results) - SHOWN} slower ones")
+    if found.refused:
+        out.print(
+            f"{len(found.refused)} variants are not possible, such as {found.refused[0][0].name}: {found.refused[0][1]}"
+        )
+    chosen = next(r for r in results if r.candidate.order == answer)
+    if chosen.candidate.variant.plain:
+        out.print("no compression is the answer here: what compresses is less than 2 % faster, or slower")
+
+
+def _show_map(made: Map, found: Sequence[Candidate], link: Network) -> None:
+    from relaxc.report.times import shown
+    from relaxc.tune.drawing import crossovers, text_map
+
+    out = prediction.console()
+    out.print("\nwhat pays on which network:")
+    out.print(text_map(made, found), end="")
+    nearest = min(range(len(made.latencies)), key=lambda n: abs(made.latencies[n] - link.link.fixed))
+    out.print(f"\nat a latency of {shown(made.latencies[nearest])}:")
+    for line in crossovers(made, found, nearest):
+        out.print(f"  {line}")

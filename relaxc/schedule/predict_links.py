@@ -1,0 +1,88 @@
+"""This worker's links in simulated time: out and in, each of which carries one message at a time.
+
+All workers do alike at the same time, so of another's messages it is known when they leave: when this worker's own, of
+the same leg, do. A message keeps the line busy for its bytes and arrives the fixed part of its line later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaxc.schedule.network import Line, Network
+from relaxc.schedule.predict_machine import Busy, Machine, Mark, Thread
+from relaxc.schedule.timeline import Span
+
+
+@dataclass
+class _Leg:
+    """When this worker's messages of a leg have left and how many others' have been asked for."""
+
+    left: list[float] = field(default_factory=list)
+    heard: int = 0
+
+
+class Links:
+    """`wire` is what a message costs a core of each end: copies, and the system's work."""
+
+    def __init__(self, machine: Machine, network: Network, workers: int, rank: int, wire: Line) -> None:
+        self._machine, self._network, self._workers, self._rank = machine, network, workers, rank
+        self._wire = wire
+        self._legs: dict[Any, _Leg] = defaultdict(_Leg)
+        self._out: dict[bool, float] = defaultdict(float)
+        self._in: dict[bool, float] = defaultdict(float)
+
+    def _line(self, sender: int, receiver: int) -> tuple[Line, bool]:
+        """And whether it is within a machine. Those of a machine share what leads out of it."""
+        size = self._network.per_machine
+        within = size > 1 and sender // size == receiver // size
+        line = self._network.between(sender, receiver)
+        sharing = 1 if within else min(size, self._workers)
+        return Line(line.fixed, line.each * sharing), within
+
+    def send(self, leg: Any, peer: int, count: int, bucket: int) -> Mark:
+        """`count` bytes, now or when the line is free. The mark is set when they have left."""
+        line, within = self._line(self._rank, peer)
+        begin = max(self._machine.now, self._out[within])
+        end = begin + line.each * count
+        self._out[within] = end
+        self._machine.spans.append(Span("link", begin, end, f"{count} bytes to {peer}", bucket))
+        self._legs[leg].left.append(end)
+        self._machine.start(self._work(self._machine.at(begin), count))
+        return self._machine.at(end)
+
+    def _work(self, when: Mark, count: int) -> Thread:
+        yield when
+        yield Busy(self._wire.at(count), "", "wire")
+
+    def receive(self, leg: Any, peer: int, count: int) -> Mark:
+        """Set when the next message of this leg is here."""
+        line, within = self._line(peer, self._rank)
+        known = self._legs[leg]
+        left = known.left[min(known.heard, len(known.left) - 1)] if known.left else self._machine.now
+        known.heard += 1
+        end = max(left, self._in[within] + line.each * count)
+        self._in[within] = end
+        here = self._machine.at(end + line.fixed)
+        self._machine.start(self._work(here, count))
+        return here
+
+    def reduce(self, count: int, bucket: int) -> Mark:
+        """An all-reduce of so many bytes, which keeps the line busy all the while."""
+        begin = max(self._machine.now, self._out[False])
+        end = begin + reduce_seconds(self._network, self._workers, count)
+        self._out[False] = end
+        self._machine.spans.append(Span("link", begin, end, f"all-reduce of {count} bytes", bucket))
+        for _ in range(2 if self._workers > 1 else 0):  # about as much goes out as comes in
+            self._machine.start(self._work(self._machine.at(begin), count))
+        return self._machine.at(end)
+
+
+def reduce_seconds(network: Network, workers: int, count: int) -> float:
+    """A ring's, where the network has no line of its own for it."""
+    if workers == 1:
+        return 0.0
+    if network.reduce is not None:
+        return network.reduce.at(count)
+    return 2 * (workers - 1) * network.link.at(count / workers)

@@ -1,0 +1,157 @@
+"""explain, report and tune on a model: what they print and write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relaxc import cli
+from relaxc.manifest import decode
+from relaxc.schedule.timeline import Span, Timeline
+from relaxc.schedule.timeline_file import TimelineFile, write_timeline
+
+MODEL = """
+from torch import nn
+
+def model():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+"""
+ON = ["--model", "toy_to_predict:model", "--sample", "f32[8,16]"]
+NETWORK = ["--network", "1Gbps, 100us"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "toy_to_predict.py").write_text(MODEL)
+    (tmp_path / "s.relax").write_text("relax gradients { compress = 4bit }\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "toy_to_predict", raising=False)
+    return tmp_path
+
+
+def status(*arguments: str) -> int:
+    try:
+        return cli.status(list(arguments))
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_explain_predicts_for_each_number_of_workers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("explain", "s.relax", *ON, *NETWORK, "--workers", "2", "--workers", "4") == 0
+    out = capsys.readouterr().out
+    assert out.count("without an exchange") == 2 and "predicted: 2 workers over" in out
+    assert [line.split()[0] for line in out.splitlines() if "│" in line] == ["compute", "encode", "link", "decode"] * 2
+
+
+def test_explain_of_a_spec_alone_predicts_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("explain", "s.relax") == 0
+    assert "predicted" not in capsys.readouterr().out
+
+
+def test_a_cluster_in_the_spec_is_network_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "cluster { workers = 4, bandwidth = 10Gbps, latency = 50us }\nrelax gradients\n"
+    (folder / "c.relax").write_text(text)
+    assert status("explain", "c.relax", *ON) == 0
+    assert "predicted: 4 workers" in capsys.readouterr().out
+    assert status("explain", "c.relax", *ON, "--workers", "2") == 1
+    assert "error[RX0450]: --workers 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain", "s.relax", "--model", "toy_to_predict:model", *NETWORK], "give --model and --sample"),
+        (["explain", "s.relax", *ON, "--workers", "2"], "no network"),
+        (["explain", "s.relax", *ON, *NETWORK], "no number of workers"),
+        (["tune", "s.relax", *NETWORK], "give --model and --sample"),
+        (["tune", "s.relax", *ON, *NETWORK, "--workers", "2", "-o", "map.png"], "FILE.svg"),
+        (["tune", "s.relax", *ON, *NETWORK, "--workers", "2", "--quick", "-o", "map.svg"], "--quick makes no map"),
+        (["tune", "s.relax", *ON, *NETWORK, "--workers", "2", "--grid", "compress"], "--grid takes NAME=VALUE"),
+        (["tune", "s.relax", *ON, *NETWORK, "--workers", "2", "--grid", "compress=7bit"], "no variant is possible"),
+    ],
+)
+def test_what_is_missing_is_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert status(*arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def plan(folder: Path) -> Path:
+    assert status("compile", "s.relax", *ON, "-o", "plan") == 0
+    return folder / "plan"
+
+
+def measured(folder: Path, **changes: object) -> None:
+    manifest = decode((plan(folder) / "manifest.json").read_bytes())
+    spans = (Span("compute", 0.0, 0.01, "forward"), Span("link", 0.01, 0.02, "", 0))
+    file = TimelineFile(Timeline(spans, 0.02, 0.01, "link"), "measured", manifest.spec, manifest.hash, 2, 0, 5)
+    write_timeline(folder / "measured.json", replace(file, **changes))
+
+
+def test_a_report_is_a_page_and_a_trace(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(folder)
+    assert status(
+        "report", "plan", *NETWORK, "--workers", "2", "-o", "r.html", "--measured", "measured.json", "--trace", "t.json"
+    ) == 0  # fmt: skip
+    assert "r.html: s, 2 workers over" in capsys.readouterr().out
+    page = (folder / "r.html").read_text()
+    assert "Predicted against measured" in page and 'data-name="measured"' in page
+    assert "4bit here: none would" in page and "0.weight" in page
+    names = {e["args"]["name"] for e in json.loads((folder / "t.json").read_text())["traceEvents"] if e["ph"] == "M"
+             and e["name"] == "process_name"}  # fmt: skip
+    assert names == {"predicted", "measured"}
+
+
+def test_a_fitted_plan_says_what_it_was_fitted_to(folder: Path) -> None:
+    assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "2", "-o", "fitted") == 0
+    assert status("report", "fitted", *NETWORK, "--workers", "2") == 0
+    assert "buckets are fitted to this model, for 2 workers over" in (folder / "report.html").read_text()
+    plan(folder)
+    assert status("report", "plan", *NETWORK, "--workers", "2") == 0
+    assert "buckets are closed when full" in (folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("changes", [{"hash": "other"}, {"workers": 3}])
+def test_what_was_measured_with_something_else_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object]
+) -> None:
+    measured(folder, **changes)
+    assert status("report", "plan", *NETWORK, "--workers", "2", "--measured", "measured.json") == 1
+    assert "error[RX0523]" in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
+def test_a_plan_without_a_profile_has_no_report(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("compile", "s.relax", "-o", "bare") == 0
+    assert status("report", "bare", *NETWORK, "--workers", "2") == 1
+    assert "error[RX0522]: the plan bare has no profile" in capsys.readouterr().err
+
+
+def test_tune_ranks_and_draws(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ["--grid", "compress=none,4bit", "--grid", "route=all", "--grid", "delay=0"]
+    assert status("tune", "s.relax", *ON, *NETWORK, "--workers", "2", *grid, "-o", "map.svg") == 0
+    out = capsys.readouterr().out
+    rows = [line for line in out.splitlines() if line.lstrip("-> ").startswith("compress =")]
+    assert len(rows) == 2 and sum(row.startswith("->") for row in rows) == 1
+    assert "what pays on which network" in out and "at a latency of 100 us" in out
+    assert (folder / "map.svg").read_text().startswith("<svg")
+
+
+def test_tune_says_where_no_compression_is_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Codecs cost time, and a link of 100 Tbit/s does not."""
+    grid = ["--grid", "compress=none,4bit", "--grid", "route=all", "--grid", "delay=0"]
+    fast = ["--network", "1000Gbps, 1us"]
+    assert status("tune", "s.relax", *ON, *fast, "--workers", "2", *grid, "--quick") == 0
+    assert "no compression is the answer here" in capsys.readouterr().out
+
+
+def test_tune_shows_the_mistakes_of_a_spec(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.relax").write_text("relax gradients { compress = 7bit }\n")
+    assert status("tune", "bad.relax", *ON, *NETWORK, "--workers", "2") == 1
+    assert "error[RX0201]" in capsys.readouterr().err
