@@ -19,7 +19,18 @@ from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
 EMULATION = Path(__file__).resolve().parent / "cuda" / "emulation.h"
-FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno", "-fPIC", "-shared", "-w")
+FLAGS = (
+    "-std=c++17",
+    "-Og",  # most of the time goes into compiling
+    "-DRELAXRT_INLINE=static",
+    "-DRELAXRT_SHARED=static",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fno-math-errno",
+    "-fPIC",
+    "-shared",
+    "-w",
+)
 FORWARD, BACKWARD, SHUFFLED = range(3)
 GUARD = 64
 

@@ -19,7 +19,7 @@ from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
 ALL = [*by_routes(), *by_fragments(), *by_specs()]
-FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w")
+FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w")
 WAYS = [
     (How(1, FORWARD, 0), How(3, SHUFFLED, 1, 7)),
     (How(2, BACKWARD, 0), How(1000, SHUFFLED, 3, 5)),
