@@ -88,7 +88,7 @@ def compiled(source: str, path: Path) -> Any:
     text.write_text(source)
     include = f"-I{folder('runtime')}"
     command = ["g++", *FLAGS, include, "-include", str(EMULATION), "-x", "c++", str(text), "-o", str(path)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=560, check=False)
     assert made.returncode == 0, made.stderr[:4000]
     return ctypes.CDLL(str(path))
 

@@ -35,7 +35,7 @@ def of_cpus(kernels: list[BlockKernel], where: Path) -> Any:
     """The CPU's functions. Not as a plan compiles them: their bits are the same, and this takes a tenth of the time."""
     where.with_suffix(".cpp").write_text(emit_kernels(kernels))
     command = ["g++", *FLAGS, f"-I{folder('runtime')}", str(where.with_suffix(".cpp")), "-o", str(where)]
-    subprocess.run(command, check=True, timeout=280)
+    subprocess.run(command, check=True, timeout=560)
     return ctypes.CDLL(str(where))
 
 
