@@ -57,6 +57,7 @@ def by_routes() -> list[BlockKernel]:
     for number, codec in enumerate(SELECTING):
         made += [(codec, kernel, DTYPES[(number + k) % 4]) for k, kernel in enumerate((ROUTES[0], MEAN, MIX))]
     made += [(codecs.topk(0.05), ROUTES[0], "f64"), (codecs.dct(16, 9), ROUTES[0], "f64")]
+    made += [(codec, ROUTES[4], DTYPES[n % 4]) for n, codec in enumerate(SELECTING)]  # with equals: nothing is added
     made += [(codec, MIX, DTYPES[n % 4]) for n, codec in enumerate(PLAIN[::4])]
     for number, codec in enumerate(GUARDED):
         kernels = gather_kernels("mix", "none", guarded=True)
