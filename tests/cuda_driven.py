@@ -15,7 +15,9 @@ from relaxc.emit.kernel import BlockKernel, Operand
 from relaxc.wire.layout import Field
 
 WORKERS = 3
-LENGTHS = (513, 0, 1, 511, 1031, 512, 0, 2, 4099)
+LENGTHS = (513, 0, 1, 511, 1031, 512, 0, 2)
+LONG = 4099
+"""For large blocks."""
 KINDS = (
     "normal", "zeros", "nan", "inf", "both", "denormal", "normal", "huge", "ties", "constant", "near ties",
 )  # fmt: skip
@@ -58,8 +60,9 @@ def drawn(kernel: BlockKernel, launch: Launch, seed: int) -> Drawn:
     rng = np.random.default_rng(seed)
     real = kernel_calls.real_of(kernel.dtype)
     parts = []
-    for place in range(len(LENGTHS)):
-        n, kind = LENGTHS[(place + seed) % len(LENGTHS)], KINDS[(place * 3 + seed) % len(KINDS)]
+    lengths = LENGTHS if 0 < (kernel.block or 0) <= max(LENGTHS) else (*LENGTHS, LONG)
+    for place in range(len(lengths)):
+        n, kind = lengths[(place + seed) % len(lengths)], KINDS[(place * 3 + seed) % len(KINDS)]
         held = [_memory(kernel, o, kind, n, rng) for o in kernel.operands]
         first = (place % 3) * (kernel.block or 0) + (2**32 // (kernel.block or 1) * (kernel.block or 0)) * (
             place % 4 == 1

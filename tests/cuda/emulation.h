@@ -1,7 +1,7 @@
 // What a generated .cu needs of CUDA, on a CPU: g++ -x c++ -include emulation.h. The threads of a block are fibers, one
 // block after the other; each runs until it waits for others. A barrier that not all threads reach, and a shuffle that
 // names a thread which is elsewhere, are errors with a message. In which order threads run is the caller's choice: a
-// kernel without races gives the same in each. On-chip memory holds a pattern when a block begins.
+// kernel without races gives the same in each. On-chip memory holds a pattern when one of the first blocks begins.
 #pragma once
 #include <setjmp.h>
 #include <stdio.h>
@@ -33,6 +33,7 @@ enum class state { ready, at_barrier, at_warp, ended };
 constexpr int MOST = 1024, WARP = 32;
 constexpr size_t STACK = 256 << 10;
 constexpr int PATTERN = 0xFF;  // as floats, NaN
+constexpr unsigned PATTERNED = 4;  // blocks of a grid; that of all kernels of a file is one piece, and takes a while to fill
 
 struct thread {
   jmp_buf where;
@@ -210,7 +211,8 @@ static void open_barrier() {
 
 static void run_block(int order, unsigned& seed) {
   unsigned numbers[MOST];
-  if (__start_relaxrt_on_chip) memset(__start_relaxrt_on_chip, PATTERN, size_t(__stop_relaxrt_on_chip - __start_relaxrt_on_chip));
+  if (__start_relaxrt_on_chip && blockIdx.x < PATTERNED)
+    memset(__start_relaxrt_on_chip, PATTERN, size_t(__stop_relaxrt_on_chip - __start_relaxrt_on_chip));
   for (unsigned n = 0; n < count; ++n) threads[n].now = state::ready;
   while (how_many(state::ended) < count) {
     if (how_many(state::at_barrier) == count) open_barrier();

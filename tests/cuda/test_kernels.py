@@ -25,7 +25,7 @@ ALL = [*by_routes(), *by_fragments(), *by_specs()]
 FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w")
 WAYS = [
     (How(1, FORWARD, 0), How(3, SHUFFLED, 1, 7)),
-    (How(2, BACKWARD, 0), How(1000, SHUFFLED, 3, 5)),
+    (How(2, BACKWARD, 0), How(64, SHUFFLED, 3, 5)),
     (How(3, SHUFFLED, 0, 3), How(7, BACKWARD, 1)),
 ]
 """Grids of one block, some, and more than there are; aligned and not."""
