@@ -19,6 +19,8 @@ from relaxc.wire.routes import Kernel
 
 Array = NDArray[Any]
 KEY, SHARED = 0x0123456789ABCDEF, 0x0F1E2D3C4B5A6978
+OWN = 0
+"""Which of the messages is the own one, where a kernel asks."""
 END = 2**63 - 1
 WHOLE = ((0, END),)
 """The range of a run that does all blocks."""
@@ -186,7 +188,7 @@ def call(
     pointers = (ctypes.c_void_p * max(1, len(nears)))(*nears)
     given = CCall(
         ctypes.addressof(sources), _doubles(weights), len(inputs), None if size is None else output.ctypes.data + 3,
-        _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None, SHARED,
+        _doubles(numbers), workers, KEY, ctypes.addressof(pointers) if near else None, SHARED, OWN,
     )  # fmt: skip
     for begin, end in thirds(sum(p.elements for p in parts)) if ranges is None else ranges:
         function(segments, ctypes.c_int64(len(parts)), ctypes.byref(given), ctypes.c_int64(begin), ctypes.c_int64(end))
