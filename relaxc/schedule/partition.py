@@ -77,8 +77,8 @@ def partition(
     ready: Sequence[float], options: Sequence[Option], sizes: Sequence[int] = (), limit: int = 0,
     beside: Sequence[Job] = (), width: int = WIDTH,
 ) -> Partition:  # fmt: skip
-    """`ready` ascends; of options that end alike the first is taken. With `limit`, a bucket of several parameters has at
-    most so many bytes of `sizes`."""
+    """`ready` ascends; of options that end alike the first is taken. With `limit`, a bucket of several parameters has
+    at most so many bytes of `sizes`."""
     if not ready:
         return Partition((), 0.0, 0.0, 0)
     search = _Search(ready, options, sizes, limit, beside)
