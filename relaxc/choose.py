@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CODECS = ("none", "bf16", "8bit", "4bit")
 """The one that loses least first."""
-ALIKE = 0.01
-"""Iterations that differ by no more are about as fast."""
+ALIKE = 0.03
+"""Iterations that differ by no more of the fastest are about as fast: less than that is not worth a loss."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def choose(source: Source, settings: Mapping[str, str], name: str, situation: Si
     found = [_candidate(codec, *each, situation) for codec, each in manifests.items()]
     mixed = _mixed(file, {codec: manifest for codec, (_, manifest) in manifests.items()}, situation)
     if mixed is not None:
-        found.append(_candidate("mixed", mixed, _manifest(mixed, settings, name), situation))
+        place = max(n for n, codec in enumerate(manifests) if f"compress = {codec}" in mixed.text)
+        found.insert(place, _candidate("mixed", mixed, _manifest(mixed, settings, name), situation))
     fastest = min(candidate.seconds for candidate in found)
     best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
     return Chosen(best, tuple(found))

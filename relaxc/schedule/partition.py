@@ -77,7 +77,8 @@ def partition(
     ready: Sequence[float], options: Sequence[Option], sizes: Sequence[int] = (), limit: int = 0,
     beside: Sequence[Job] = (), width: int = WIDTH,
 ) -> Partition:  # fmt: skip
-    """`ready` ascends. With `limit`, a bucket of several parameters has at most so many bytes of `sizes`."""
+    """`ready` ascends; of options that end alike the first is taken. With `limit`, a bucket of several parameters has
+    at most so many bytes of `sizes`."""
     if not ready:
         return Partition((), 0.0, 0.0, 0)
     search = _Search(ready, options, sizes, limit, beside)
@@ -86,7 +87,7 @@ def partition(
     found = _first(search, ready, options, sizes, limit, beside)
     exact = search.run(width if len(options) > 1 else width * ALONE, found.finish)
     best = exact if exact.cuts else found
-    cuts = merged(best.cuts, search)
+    cuts = merged(eased(best.cuts, search), search)
     return Partition(cuts, search.finish_of(cuts), min(best.finish, exact.bound), exact.widest)
 
 
@@ -117,13 +118,26 @@ def _coarse(
         [replace(o, added=[_sum(o.added[first:end]) for first, end in pairs]) for o in options],
         [sum(sizes[first:end]) for first, end in pairs], limit, beside, width,
     )  # fmt: skip
-    cuts = merged([Cut(borders[cut.first], borders[cut.end], cut.option) for cut in rough.cuts], search)
+    cuts = eased([Cut(borders[cut.first], borders[cut.end], cut.option) for cut in rough.cuts], search)
+    cuts = merged(cuts, search)
     return Partition(cuts, search.finish_of(cuts), search.least, rough.widest)
 
 
 def _sum(costs: Sequence[Seconds]) -> Seconds:
     encode, link, decode = (sum(of) for of in zip(*costs, strict=True))
     return encode, link, decode
+
+
+def eased(cuts: Sequence[Cut], search: _Search) -> tuple[Cut, ...]:
+    """With the first option wherever that ends no later: of codecs, the one that loses least."""
+    made, best = list(cuts), search.finish_of(cuts) * (1 + SAME) if cuts else 0.0
+    for position, cut in enumerate(cuts):
+        for option in range(cut.option):
+            tried = [*made[:position], replace(cut, option=option), *made[position + 1 :]]
+            if search.finish_of(tried) <= best:
+                made = tried
+                break
+    return tuple(made)
 
 
 def merged(cuts: Sequence[Cut], search: _Search) -> tuple[Cut, ...]:

@@ -131,6 +131,13 @@ def test_an_early_bucket_is_by_the_codec_that_costs_least_and_a_late_one_by_the_
     assert [c.option for c in slow.cuts] == [0, 1]
 
 
+def test_of_options_that_end_alike_the_first_is_taken() -> None:
+    same = Option(FREE, [(0, 1, 0)] * 4)
+    assert {cut.option for cut in partition([0.0, 10.0, 20.0, 30.0], [same, same, same]).cuts} == {0}
+    late = Option(FREE, [(0, 9, 0)] * 4)
+    assert [cut.option for cut in partition([0.0, 10.0, 20.0, 30.0], [late, same]).cuts][-1] == 1
+
+
 def test_a_thousand_parameters_keep_few_choices() -> None:
     """So a search is about linear in their number, and exact."""
     count = 1000
