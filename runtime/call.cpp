@@ -81,7 +81,7 @@ void Call::lend() const {
 }
 
 void Call::run(const Arguments& given) const {
-  if (kernel == nullptr) return lend();
+  if (kernel == nullptr && !device) return lend();
   if (!given.weights.empty() && !inputs.empty() && given.weights.size() != inputs.size())
     throw std::invalid_argument(label + ": " + std::to_string(given.weights.size()) + " weights for " +
                                 std::to_string(inputs.size()) + " messages");
@@ -111,6 +111,7 @@ void Call::run(const Arguments& given) const {
                          owner ? everyone : static_cast<uint32_t>(worker.rank));
   call.near = given.near.empty() ? nullptr : given.near.data();
   call.shared = shared_key(worker.seed, given.iteration);
+  if (device) return device->run(bound, operands, call, given.numbers.size());
   kernel(bound.data(), static_cast<int64_t>(bound.size()), &call);
 }
 

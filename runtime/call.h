@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device_call.h"
 #include "library.h"
 #include "relaxrt/abi.h"
 
@@ -68,6 +69,7 @@ struct Call {
   at::Tensor output;                       // undefined: it makes no message
   uint64_t place = 0;
   bool owner = false;                      // the dither key is that of `place` + 1, without the worker
+  std::shared_ptr<const DeviceKernel> device;  // instead of `kernel` where the tensors are on a device
 
   // Throws std::invalid_argument where weights and inputs differ in number, std::runtime_error where a parameter's data was
   // replaced by something of another size or order.

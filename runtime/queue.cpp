@@ -20,7 +20,8 @@ uint64_t since(Clock::time_point start) {
 
 }  // namespace
 
-Queue::Queue(std::unique_ptr<Transport> transport) : transport_(std::move(transport)), pid_(getpid()) {}
+Queue::Queue(std::unique_ptr<Transport> transport, c10::Device device)
+    : transport_(std::move(transport)), pid_(getpid()), device_(device) {}
 
 Queue::~Queue() { stop(); }
 
@@ -59,8 +60,10 @@ void Queue::push(std::shared_ptr<Launch> launch) {
 
 void Queue::ready(Launch& launch, int bucket) {
   bool wake;
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    launch.ready_at[bucket] = std::move(place);
     launch.ready[bucket] = 1;
     wake = next_bucket_ == bucket;
   }
@@ -130,6 +133,27 @@ bool Queue::wait_idle(int ms) const {
   return wait_until(ms, [&] { return waiting_.empty() && !current_; });
 }
 
+void Queue::follow(const Launch& launch, int bucket) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = launch.landed_at[bucket];
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
+void Queue::follow_finished(const Launch& launch) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = launch.finished_at;
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
+void Queue::follow_all() const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = newest_;
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
 std::optional<Failure> Queue::failure() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
@@ -137,6 +161,7 @@ std::optional<Failure> Queue::failure() const {
 
 void Queue::loop() {
   c10::setThreadName("relaxc");
+  OwnStream stream(device_);
   for (;;) {
     std::shared_ptr<Launch> launch;
     {
@@ -150,6 +175,7 @@ void Queue::loop() {
     }
     try {
       at::ThreadLocalStateGuard guard(launch->state);
+      relaxc::follow(device_, launch->begins);
       run(*launch);
     } catch (const std::exception& error) {
       record(*launch, {launch->iteration, -1, -1, error.what()});
@@ -159,9 +185,11 @@ void Queue::loop() {
 }
 
 void Queue::end(const std::shared_ptr<Launch>& launch) {
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     current_.reset();
+    launch->finished_at = newest_ = std::move(place);
     if (failure_)
       stopping_ = true;
     else
@@ -256,6 +284,9 @@ bool Queue::wait_ready(Launch& launch, int bucket) {
   if (stopping_) throw std::runtime_error("stopped");
   if (launch.cancelled) return false;
   left_ = true;
+  const Mark place = launch.ready_at[bucket];
+  lock.unlock();
+  relaxc::follow(device_, place);
   return true;
 }
 
@@ -333,8 +364,10 @@ void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
 }
 
 void Queue::mark_landed(Launch& launch, int bucket) {
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (!launch.landed[bucket]) launch.landed_at[bucket] = std::move(place);
     launch.landed[bucket] = 1;
   }
   completed_.notify_all();
