@@ -5,6 +5,7 @@
 #include "arithmetic.h"
 #include "cosines.h"
 #include "dither.h"
+#include "halves.h"
 #include "level.h"
 #include "narrow.h"
 #include "pack.h"

@@ -1,17 +1,9 @@
 // Items of 1..8 bits in messages, by planes as relaxc/wire/layout.py says: a width is split into powers of two, lowest
 // first, and a part of p bits puts element i + k * stride into bits k * p and up of byte i.
 #pragma once
-#include "bits.h"
+#include "packed.h"
 
 namespace relaxrt {
-
-template <int bits>
-RELAXRT_INLINE int64_t packed_bytes(int32_t items) {
-  int64_t total = 0;
-  for (int part = 1; part <= 8; part *= 2)
-    if (bits & part) total += (int64_t(items) * part + 7) / 8;
-  return total;
-}
 
 template <int part>
 RELAXRT_INLINE void pack_part(const uint8_t* items, int32_t n, int shift, uint8_t* out) {

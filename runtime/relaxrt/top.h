@@ -4,54 +4,12 @@
 // No sort. A histogram of the leading bits of all magnitudes says in which bin the smallest that is kept lies; what lies
 // there or above is listed, and the same is done with more bits of the list alone, until one magnitude is left.
 #pragma once
-#include "bits.h"
+#include "magnitude.h"
 
 namespace relaxrt {
 
 constexpr int32_t TOP_GROUP = 32;  // elements that are passed over at once where none is a candidate
-constexpr int32_t PLACE_BYTES = 4;
-
 typedef uint32_t __attribute__((aligned(1), may_alias)) uint32_anywhere;
-
-// Leading bits of the first histogram: the exponent, and some of the fraction.
-template <class Real>
-struct magnitude;
-template <>
-struct magnitude<float> {
-  typedef uint32_t type;
-  static constexpr int32_t bits = 31, leading = 11;
-  static constexpr uint32_t mask = 0x7FFFFFFFu, infinite = 0x7F800000u;
-};
-template <>
-struct magnitude<double> {
-  typedef uint64_t type;
-  static constexpr int32_t bits = 63, leading = 13;
-  static constexpr uint64_t mask = 0x7FFFFFFFFFFFFFFFu, infinite = 0x7FF0000000000000u;
-};
-
-// Orders by magnitude; all NaN are one, above infinity.
-template <class Real>
-RELAXRT_INLINE typename magnitude<Real>::type size_of(Real v) {
-  typedef typename magnitude<Real>::type Size;
-  const Size size = Size(bits_of(v)) & magnitude<Real>::mask;
-  constexpr Size most = magnitude<Real>::infinite + 1;
-  return size < most ? size : most;
-}
-
-// How many of n are kept; wire/layout.py, WireType.kept.
-RELAXRT_INLINE int32_t top_count(double part, int32_t n) {
-  double wanted = part;
-  if (part < 1) {
-    wanted = __builtin_nearbyint(part * double(n));
-    if (wanted < 1) wanted = 1;
-  }
-  return wanted < double(n) ? int32_t(wanted) : n;
-}
-
-template <class Real>
-RELAXRT_INLINE int64_t top_bytes(double part, int32_t n) {
-  return int64_t(top_count(part, n)) * (PLACE_BYTES + int64_t(sizeof(Real)));
-}
 
 // The bin, from the last on, in which item number `left` is; `left` becomes its number within the bin.
 RELAXRT_SHARED int32_t bin_of(const uint32_t* bins, int32_t last, int32_t& left) {
