@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-FORMAT = 3
+FORMAT = 4
 """Version of the plan directory; a plan of another version is refused."""
 
 Number = Any
@@ -32,6 +32,19 @@ class KernelPlan(msgspec.Struct, frozen=True):
     kernel: str
     dtype: str
     operands: tuple[str, ...]
+
+
+class LaunchPlan(msgspec.Struct, frozen=True):
+    """How a kernel is launched on a GPU: emit/cuda.py's Launch. `per_block` is in elements; None: a segment is a block,
+    an empty one only if `empty`. `real_bytes` are those of the type of arithmetic."""
+
+    symbol: str
+    threads: int
+    per_block: int | None
+    empty: bool
+    scratch_per_element: int
+    real_bytes: int
+    fields: tuple[FieldPlan, ...]
 
 
 class CodecPlan(msgspec.Struct, frozen=True):
@@ -177,7 +190,8 @@ class ParameterPlan(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
-    names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
+    names the processor flags that the library was compiled for, if it was; `architectures` are those of GPUs that the
+    plan has a cubin for, and `launches` how its kernels are launched there. `parameters` is None for a plan made without a model.
     Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, `few_piece_bytes` where
     codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is more."""
 
@@ -194,6 +208,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int
     parameters: tuple[ParameterPlan, ...] | None = None
     few_piece_bytes: int = 0
+    architectures: tuple[str, ...] = ()
+    launches: tuple[LaunchPlan, ...] = ()
 
 
 def encode(manifest: Manifest) -> bytes:

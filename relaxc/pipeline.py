@@ -15,6 +15,9 @@ from relaxc.program.types import Typed, typed
 
 if TYPE_CHECKING:
     from relaxc.build.report import Report
+    from relaxc.build.targets import Targets
+    from relaxc.emit.plan import Sources
+    from relaxc.manifest import Manifest
     from relaxc.program.paths import Paths
     from relaxc.wire.parameters import Parameter
 
@@ -68,19 +71,24 @@ def build(
     name: str,
     parameters: Sequence[Parameter] | None,
     report: Report | None = None,
+    targets: Targets | None = None,
 ) -> Path:
-    """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is.
+    """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is. `targets`
+    (default: this processor) are what its kernels are compiled for.
 
     Raise SpecError, or BuildError (RX05) where there is no compiler or none that works.
     """
     from relaxc.build import cache
     from relaxc.build.report import on_stderr
+    from relaxc.build.targets import Targets
+
+    aims = targets or Targets()
 
     def make(folder: Path) -> None:
-        _make(judged, spec.source.text, name, parameters, report, folder)
+        _make(judged, spec.source.text, name, parameters, report, aims, folder)
 
     judged = to_typed(spec)
-    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters))
+    key = cache.key_of([*_identity(judged.program, spec, settings, name, parameters), repr(aims)])
     return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
@@ -103,14 +111,9 @@ def _identity(
 
 
 def _make(
-    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path
-) -> None:
-    import shutil
-
-    import msgspec
-
-    from relaxc.build.compiler import find
-    from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
+    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None,
+    targets: Targets, folder: Path,
+) -> None:  # fmt: skip
     from relaxc.build.plan_files import MANIFEST
     from relaxc.emit.plan import emit
     from relaxc.manifest import encode
@@ -118,14 +121,30 @@ def _make(
 
     program = verify(judged.program)
     sources = emit(program, to_paths(program), judged.facts, name, parameters)
-    manifest = sources.manifest
-    if sources.kernels:
-        shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
-        (folder / SOURCE).write_text(sources.kernels)
-        manifest = msgspec.structs.replace(manifest, cpu=str(find().cpu))
+    manifest = _compile(sources, targets, report, folder) if sources.kernels else sources.manifest
     (folder / MANIFEST).write_bytes(encode(manifest))
     (folder / "spec.relax").write_text(text)
     (folder / "program.relax").write_text(sources.program)
+
+
+def _compile(sources: Sources, targets: Targets, report: Report | None, folder: Path) -> Manifest:
+    """Both sources are in every plan: what it is not compiled for here can be made where it is attached."""
+    import shutil
+
+    import msgspec
+
+    from relaxc.build.compiler import find
+    from relaxc.build.cubins import CUDA_SOURCE, build_cubin, cubin_name
+    from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
+
+    (folder / SOURCE).write_text(sources.kernels)
+    (folder / CUDA_SOURCE).write_text(sources.cuda)
+    if targets.cpu:
+        shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
+    for architecture in targets.architectures:
+        shutil.copy(build_cubin(sources.cuda, architecture, report), folder / cubin_name(architecture))
+    cpu = str(find().cpu) if targets.cpu else ""
+    return msgspec.structs.replace(sources.manifest, cpu=cpu, architectures=targets.architectures)
 
 
 def deliver(built: Path, folder: Path, carry_runtime: bool = False) -> None:

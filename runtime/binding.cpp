@@ -280,9 +280,9 @@ void define_call(Class& made, Carried carried) {
       py::arg("output") = py::none(), py::arg("place") = 0, py::arg("owner") = false);
 }
 
-LaunchPlan launch_plan(const std::string& symbol, unsigned threads, int64_t per_block, int64_t scratch_per_element,
+LaunchPlan launch_plan(const std::string& symbol, unsigned threads, int64_t per_block, bool empty, int64_t scratch_per_element,
                        const std::vector<std::tuple<bool, int64_t, int, double>>& fields) {
-  LaunchPlan made{symbol, threads, per_block, scratch_per_element, {}};
+  LaunchPlan made{symbol, threads, per_block, empty, scratch_per_element, {}};
   for (const auto& [per_element, bytes, bits, part] : fields) made.fields.push_back({per_element, bytes, bits, part});
   return made;
 }
@@ -305,7 +305,8 @@ void define_devices(py::module_& module) {
         return std::make_pair(found.major, found.minor);
       });
   py::class_<LaunchPlan>(module, "LaunchPlan")
-      .def(py::init(&launch_plan), py::arg("symbol"), py::arg("threads"), py::arg("per_block"), py::arg("scratch_per_element"),
+      .def(py::init(&launch_plan), py::arg("symbol"), py::arg("threads"), py::arg("per_block"), py::arg("empty"),
+           py::arg("scratch_per_element"),
            py::arg("fields"))
       .def("blocks", &LaunchPlan::blocks)
       .def("message", &LaunchPlan::message);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t blocks_a_multiprocessor = 16;  // of threads; any number is right
 constexpr int64_t scratch_limit = 64 << 20;      // bytes, of all of them
+constexpr int64_t scratch_rounding = 16;         // elements, emit/cuda.py's
 
 // Arrays of a call that go to the device as one copy. They are laid out first, so that pointers between them are known.
 class Packet {
@@ -100,7 +101,10 @@ int64_t FieldBytes::of(int64_t items) const {
   return found;
 }
 
-int64_t LaunchPlan::blocks(int64_t elements) const { return per_block ? (elements + per_block - 1) / per_block : 1; }
+int64_t LaunchPlan::blocks(int64_t elements) const {
+  if (per_block == 0) return elements > 0 || empty ? 1 : 0;
+  return (elements + per_block - 1) / per_block;
+}
 
 int64_t LaunchPlan::message(int64_t elements) const {
   auto of_block = [&](int64_t items) {
@@ -160,8 +164,8 @@ void DeviceKernel::run(const std::vector<relaxrt_segment>& segments, const std::
   int64_t grid = std::min(totals.blocks, library_->module_->multiprocessors() * blocks_a_multiprocessor);
   at::Tensor scratch;
   if (plan_.scratch_per_element > 0) {
-    made.scratch_bytes = (std::max<int64_t>(totals.largest, 1) * plan_.scratch_per_element + 255) / 256 * 256;
-    grid = std::clamp<int64_t>(scratch_limit / made.scratch_bytes, 1, grid);
+    made.scratch_bytes = (totals.largest + scratch_rounding - 1) / scratch_rounding * scratch_rounding * plan_.scratch_per_element;
+    grid = std::clamp<int64_t>(scratch_limit / std::max<int64_t>(made.scratch_bytes, 1), 1, grid);
     scratch = at::empty({grid * made.scratch_bytes}, at::TensorOptions().dtype(at::kByte).device(device));
     made.scratch = scratch.mutable_data_ptr<uint8_t>();
   }

@@ -26,11 +26,12 @@ struct FieldBytes {
   int64_t of(int64_t items) const;
 };
 
-// What emit says of a kernel. `per_block` is in elements, 0: a segment is a block.
+// What emit says of a kernel. `per_block` is in elements, 0: a segment is a block, an empty one only if `empty`.
 struct LaunchPlan {
   std::string symbol;
   unsigned threads;
   int64_t per_block;
+  bool empty;
   int64_t scratch_per_element;  // bytes of scratch for each element of a block
   std::vector<FieldBytes> fields;
 
