@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 # The compiler is imported inside `compile`: a built plan loads where lark and jinja2 are absent.
 
 
-def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None) -> Plan:
+def compile(
+    spec: str | Path, *, model: nn.Module | None = None, settings: Mapping[str, Any] | None = None,
+    target: str | None = None,
+) -> Plan:  # fmt: skip
     """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
-    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model.
+    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. `target` is
+    cpu, cuda or "cpu,cuda" (default: the device that the model is on); of others kernels are made at attach.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
@@ -25,14 +29,18 @@ def compile(spec: str | Path, *, model: nn.Module | None = None, settings: Mappi
     from relaxc.build.torch_flags import import_torch
 
     import_torch()
+    from relaxc.attach.devices import targets_for
     from relaxc.attach.parameters import read_parameters
     from relaxc.attach.plan import open_plan
+    from relaxc.build.targets import targets_of
 
     source = _source(spec)
     chosen = {k: str(v) for k, v in (settings or {}).items()}
     checked = pipeline.to_spec(source, chosen)
-    parameters = None if model is None else read_parameters(model).parameters
-    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters))
+    read = None if model is None else read_parameters(model)
+    targets = targets_of(target.replace(" ", "").split(",")) if target is not None else targets_for(read)
+    parameters = None if read is None else read.parameters
+    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, targets=targets))
 
 
 def load(folder: str | Path) -> Plan:

@@ -50,7 +50,10 @@ def _targets(options: Namespace) -> Targets | None:
         return None
     from relaxc.build.targets import targets_of
 
-    return targets_of(_listed(options.target or "cpu"), None if options.arch is None else _listed(options.arch))
+    return targets_of(
+        _listed("cpu" if options.target is None else options.target),
+        None if options.arch is None else _listed(options.arch),
+    )
 
 
 def _listed(text: str) -> list[str]:

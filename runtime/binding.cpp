@@ -315,7 +315,7 @@ void define_devices(py::module_& module) {
                        std::vector<LaunchPlan> launches) {
              return std::make_shared<DeviceLibrary>(std::move(driver), device, index, std::string(image), std::move(launches));
            }),
-           py::arg("driver"), py::arg("device"), py::arg("index"), py::arg("image"), py::arg("launches"));
+           py::arg("driver").none(true), py::arg("device"), py::arg("index"), py::arg("image"), py::arg("launches"));
 }
 
 void define_engine(py::module_& module) {

@@ -119,7 +119,8 @@ int64_t LaunchPlan::message(int64_t elements) const {
 
 DeviceLibrary::DeviceLibrary(std::shared_ptr<const Driver> driver, c10::Device device, int index, const std::string& image,
                              std::vector<LaunchPlan> launches)
-    : device_(device), module_(std::make_shared<DeviceModule>(std::move(driver), index, image)) {
+    : device_(device),
+      module_(image.empty() ? nullptr : std::make_shared<DeviceModule>(std::move(driver), index, image)) {
   for (LaunchPlan& launch : launches) {
     std::string symbol = launch.symbol;
     launches_.emplace(std::move(symbol), std::move(launch));

@@ -42,7 +42,8 @@ struct LaunchPlan {
 // A plan's kernels on one device.
 class DeviceLibrary {
  public:
-  // `device` is where tensors are, `index` the driver's number of it. Throws DriverError.
+  // `device` is where tensors are, `index` the driver's number of it. Without an image it has no kernels, and needs no
+  // driver. Throws DriverError.
   DeviceLibrary(std::shared_ptr<const Driver> driver, c10::Device device, int index, const std::string& image,
                 std::vector<LaunchPlan> launches);
 

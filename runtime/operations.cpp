@@ -37,6 +37,7 @@ void Operations::start(Job& job, uint64_t iteration, std::vector<double> weights
   }
   // A bucket without pieces has nothing to be held back.
   std::fill(launch->ready.begin(), launch->ready.end(), 1);
+  if (!held) std::fill(launch->ready_at.begin(), launch->ready_at.end(), mark(queue_->device()));
   if (held)
     for (const Piece& piece : job.pieces->pieces) launch->ready[piece.bucket] = 0;
   queue_->push(launch);

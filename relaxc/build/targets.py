@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from relaxc.build import nvrtc
 from relaxc.build.cubins import ARCHITECTURES
 from relaxc.errors import BuildError
 
@@ -35,13 +36,8 @@ def targets_of(names: Iterable[str], architectures: Iterable[str] | None = None)
         if wanted:
             raise BuildError("RX0523", f"{wanted[0]} is a GPU, and the target is cpu", "compile with --target cpu,cuda")
         return Targets()
-    _refuse_unknown(wanted)
-    return Targets("cpu" in chosen, wanted or ARCHITECTURES)
-
-
-def _refuse_unknown(architectures: Iterable[str]) -> None:
-    from relaxc.build import nvrtc
-
     compiler = nvrtc.find()
-    for architecture in architectures:
+    for architecture in wanted:
         nvrtc.number_of(compiler, architecture)
+    usual = tuple(a for a in ARCHITECTURES if int(a.removeprefix("sm_")) in compiler.architectures)
+    return Targets("cpu" in chosen, wanted or usual)

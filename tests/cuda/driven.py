@@ -61,7 +61,9 @@ def drawn(kernel: BlockKernel, launch: Launch, seed: int) -> Drawn:
     for place in range(len(LENGTHS)):
         n, kind = LENGTHS[(place + seed) % len(LENGTHS)], KINDS[(place * 3 + seed) % len(KINDS)]
         held = [_memory(kernel, o, kind, n, rng) for o in kernel.operands]
-        first = (place % 3) * (kernel.block or 0) + (2**32 // (kernel.block or 1) * (kernel.block or 0)) * (place % 4 == 1)
+        first = (place % 3) * (kernel.block or 0) + (2**32 // (kernel.block or 1) * (kernel.block or 0)) * (
+            place % 4 == 1
+        )
         parts.append(Part(held, n, first, place))
     senders = {"none": 0, "one": 1, "many": WORKERS}[kernel.inputs]
     messages = [b"".join(_message(kernel, launch, p.elements, rng) for p in parts) for _ in range(senders)]
@@ -111,7 +113,11 @@ def _field(field: Field, n: int, real: Any, rng: np.random.Generator) -> bytes:
         return rng.bytes(field.wire.bytes_of(n, real().itemsize))
     numbers = values(("normal", "normal", "nan", "inf", "denormal")[int(rng.integers(5))], n, real, rng)
     with np.errstate(all="ignore"):
-        return to_bits(numbers, kind).tobytes() if kind in ("f16", "bf16") else numbers.astype(_float(kind, real)).tobytes()
+        return (
+            to_bits(numbers, kind).tobytes()
+            if kind in ("f16", "bf16")
+            else numbers.astype(_float(kind, real)).tobytes()
+        )
 
 
 def _float(kind: str, real: Any) -> Any:
@@ -123,7 +129,9 @@ def _float(kind: str, real: Any) -> Any:
 
 def of_cpu(function: Any, given: Drawn) -> tuple[bytes, list[Array]]:
     """The message and all operands after the call."""
-    parts = [Part([kernel_calls.unaligned(o) for o in p.operands], p.elements, p.first, p.parameter) for p in given.parts]
+    parts = [
+        Part([kernel_calls.unaligned(o) for o in p.operands], p.elements, p.first, p.parameter) for p in given.parts
+    ]
     near = None if given.near is None else [None if n is None else n.copy() for n in given.near]
     message = kernel_calls.call(
         function, parts, given.messages, given.size, WORKERS, given.weights, given.numbers, near
