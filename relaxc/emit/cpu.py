@@ -40,9 +40,9 @@ class _SectionView(SectionView):
 
 
 class _View(KernelView):
-    """An element of a field is held in the message itself, or (fields of less than 8 bits, f16, and a top) in block-sized
-    scratch that is packed or unpacked as a whole. A run of f16 is widened into scratch, and narrowed from there, as a
-    whole."""
+    """An element of a field is held in the message itself, or (fields of less than 8 bits, f16, and a top) in
+    block-sized scratch that is packed or unpacked as a whole. A run of f16 is widened into scratch, and narrowed from
+    there, as a whole."""
 
     total, near, widens = "total[i]", "near[i]", True
 

@@ -1,9 +1,9 @@
 """Kernels -> one CUDA source. What is decided is decided here; codegen/kernels.cu.j2 only spells it.
 
-A thread block works on a codec block at a time. A thread takes runs of a few neighbouring elements, the same ones in each
-stage; what later stages need is kept on chip, or in global scratch where that is too small. Reductions meet at a barrier.
-Many messages are decoded element by element where their total is needed; or, where a message has to be seen as a whole,
-one after the other into a total in scratch.
+A thread block works on a codec block at a time. A thread takes runs of a few neighbouring elements, the same ones in
+each stage; what later stages need is kept on chip, or in global scratch where that is too small. Reductions meet at a
+barrier. Many messages are decoded element by element where their total is needed; or, where a message has to be seen as
+a whole, one after the other into a total in scratch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BINS_BYTES = (2048 + 2 * 32 + 2) * 4
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is launched. `threads` is blockDim.x, `per_block` elements a codec block (None: each segment is one, an
-    empty segment only if `empty`). `fields` are those of a block's message, and `real_bytes` those of the type of
-    arithmetic."""
+    """How a kernel is launched. `threads` is blockDim.x; `per_block` elements are a codec block (None: each segment is
+    one, an empty segment only if `empty`). `fields` are those of a block's message, `real_bytes` the bytes of a number
+    of the arithmetic's type."""
 
     symbol: str
     threads: int
@@ -121,6 +121,8 @@ class _View(KernelView):
         self.all = [s for s in (self.gather, self.main) if s]
         self.rooms = self._rooms()
         self.selects = self.has("top")
+        self.meets = bool(self.rooms or any(s.reduced or s.stored_ones for s in self.all))
+        """Whether threads see what others did."""
         self.on_chip = self.block is not None and self._chip_bytes() <= cuda_costs.ON_CHIP_BYTES
         per_element = 0 if self.on_chip else len(self.rooms) * self.real_bytes
         self.launch = Launch(
@@ -199,3 +201,10 @@ class _View(KernelView):
     @property
     def packs(self) -> list[Item]:
         return [item for item in self.main.sent if item.packed]
+
+    @property
+    def packs_at_once(self) -> bool:
+        """Whether no barrier stands between the levels and their packing."""
+        last = self.main.section.stages - 1
+        stores = [s for s in self.main.section.stores if s.target == "field" and s.stage == last]
+        return any(self.items[s.number].packed for s in stores)

@@ -1,7 +1,8 @@
 """What things cost a GPU: which values per element it computes again, and with how many threads a block is worked on.
 
-Memory is what a kernel waits for, so that nothing is read from it twice: what a later stage needs of it is kept on chip.
-A number that is kept costs a store and a load there. What is added up in order is always kept: one warp adds it up alone.
+Memory is what a kernel waits for, so that nothing is read from it twice: what a later stage needs of it is kept on
+chip. A number that is kept costs a store and a load there. What is added up in order is always kept: one warp adds it
+up alone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which values per element a target puts into scratch for later stages, and which it computes again, by what things cost
-it. What is made of a whole block is in scratch anyway, and so is what it is made of.
+"""Which values per element a target puts into scratch for later stages, and which it computes again, by what things
+cost it. What is made of a whole block is in scratch anyway, and so is what it is made of.
 """
 
 from __future__ import annotations

@@ -18,11 +18,14 @@ struct transform_room {
   turns<Real, SIDE> across, along;
 };
 
+// Called, not inlined: it is long, and a table is short.
+RELAXRT_SHARED double cosine_of(int32_t turn, int32_t length) { return cosine(turn, length); }
+
 template <int THREADS, class Real, int32_t SIDE>
 RELAXRT_INLINE void fill(turns<Real, SIDE>& table, int32_t length) {
   const double first = sqrt(1.0 / double(length)), other = sqrt(2.0 / double(length));
-  for (int32_t t = int32_t(threadIdx.x); t < 4 * length; t += THREADS) table.others[t] = Real(other * cosine(t, length));
-  if (threadIdx.x == 0) table.first = Real(first * cosine(0, length)), table.length = length;
+  for (int32_t t = int32_t(threadIdx.x); t < 4 * length; t += THREADS) table.others[t] = Real(other * cosine_of(t, length));
+  if (threadIdx.x == 0) table.first = Real(first * cosine_of(0, length)), table.length = length;
 }
 
 template <class Real, int32_t SIDE>

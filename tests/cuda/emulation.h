@@ -41,8 +41,8 @@ struct thread {
   state now;
   const char* site;
   unsigned mask;
-  unsigned turn;  // of shuffles; which of the two slots is used
-  uint64_t slots[2];
+  uint64_t put;         // into a shuffle
+  uint64_t seen[WARP];  // in it, of all that took part
 };
 
 static thread threads[MOST];
@@ -131,19 +131,24 @@ static bool all_there(unsigned mask, const char* site) {
 static void meet(unsigned mask, uint64_t value, const char* site) {
   thread& me = threads[current];
   if (!(mask >> current % WARP & 1)) fail("%s: the mask of thread %u does not name it", site, current);
-  me.slots[++me.turn % 2] = value;
+  me.put = value;
   me.mask = mask;
   me.now = state::at_warp;
   me.site = site;
   if (!all_there(mask, site)) return give_up_turn();
-  for (unsigned lane = 0; lane < WARP; ++lane)
-    if (mask >> lane & 1) threads[first_of_warp() + lane].now = state::ready;
+  uint64_t all[WARP];
+  for (unsigned lane = 0; lane < WARP; ++lane) all[lane] = threads[first_of_warp() + lane].put;
+  for (unsigned lane = 0; lane < WARP; ++lane) {
+    if (!(mask >> lane & 1)) continue;
+    memcpy(threads[first_of_warp() + lane].seen, all, sizeof all);
+    threads[first_of_warp() + lane].now = state::ready;
+  }
 }
 
 static uint64_t value_of(unsigned lane, const char* site) {
   const thread& me = threads[current];
   if (!(me.mask >> lane % WARP & 1)) fail("%s: thread %u reads lane %u, which the mask does not name", site, current, lane);
-  return threads[first_of_warp() + lane % WARP].slots[me.turn % 2];
+  return me.seen[lane % WARP];
 }
 
 template <class Item>

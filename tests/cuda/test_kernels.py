@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cuda_calls import BACKWARD, FORWARD, SHUFFLED, Emulated, How, emulated
 from cuda_cases import by_fragments, by_routes, by_specs
-from driven import drawn, of_cpu, of_cuda, same
+from cuda_driven import drawn, of_cpu, of_cuda, same
 
 from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.kernel import BlockKernel

@@ -18,7 +18,7 @@ from relaxc.emit.cuda import Launch, emit_cuda
 from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
-HERE = Path(__file__).resolve().parent
+EMULATION = Path(__file__).resolve().parent / "cuda" / "emulation.h"
 FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno", "-fPIC", "-shared", "-w")
 FORWARD, BACKWARD, SHUFFLED = range(3)
 GUARD = 64
@@ -74,7 +74,7 @@ def compiled(source: str, path: Path) -> Any:
     text = path.with_suffix(".cu")
     text.write_text(source)
     include = f"-I{folder('runtime')}"
-    command = ["g++", *FLAGS, include, "-include", str(HERE / "emulation.h"), "-x", "c++", str(text), "-o", str(path)]
+    command = ["g++", *FLAGS, include, "-include", str(EMULATION), "-x", "c++", str(text), "-o", str(path)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert made.returncode == 0, made.stderr[:4000]
     return ctypes.CDLL(str(path))

@@ -49,10 +49,11 @@ GUARDED = [codecs.guarded(8, 0.001), codecs.guarded(4, 0.01, 37), per_tensor(cod
 
 def by_routes() -> list[BlockKernel]:
     """Each codec with all routes' kernels between them, kernels and types rotating."""
-    made = []
-    for number, codec in enumerate(PLAIN):
-        for turn in range(3):
-            made.append((codec, ROUTES[(2 * number + turn * 5) % len(ROUTES)], DTYPES[(number + turn) % 4]))
+    made = [
+        (codec, ROUTES[(2 * number + turn * 5) % len(ROUTES)], DTYPES[(number + turn) % 4])
+        for number, codec in enumerate(PLAIN)
+        for turn in range(3)
+    ]
     for number, codec in enumerate(SELECTING):
         made += [(codec, kernel, DTYPES[(number + k) % 4]) for k, kernel in enumerate((ROUTES[0], MEAN, MIX))]
     made += [(codecs.topk(0.05), ROUTES[0], "f64"), (codecs.dct(16, 9), ROUTES[0], "f64")]
