@@ -192,8 +192,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
     names the processor flags that the library was compiled for, if it was; `architectures` are those of GPUs that the
     plan has a cubin for, and `launches` how its kernels are launched there. `parameters` is None for a plan made
-    without a model. Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, `few_piece_bytes` where
-    codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is more."""
+    without a model. Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece,
+    `few_piece_bytes` where codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is
+    more."""
 
     format: int = FORMAT
     relaxc: str

@@ -55,8 +55,7 @@ def device_library(runtime: ModuleType, folder: Path | None, plan: Manifest, dev
     if stand_in is not None:
         return runtime.DeviceLibrary(driver, device, 0, stand_in.image, launches)
     assert folder is not None, "a plan without its files"
-    index = device.index if device.index is not None else torch.cuda.current_device()
-    return _load(runtime, driver, torch.device("cuda", index), launches, folder, plan)
+    return _load(runtime, driver, torch.device("cuda", device.index or 0), launches, folder, plan)
 
 
 def _driver(runtime: ModuleType, path: str) -> Any:

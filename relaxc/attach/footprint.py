@@ -61,7 +61,8 @@ def refuse_full(needed: int, device: torch.device) -> None:
 
 def no_room(needed: int, free: int, device: torch.device) -> ModelError:
     return ModelError(
-        "RX0421", f"the plan needs {_megabytes(needed)} on {device} beside the model, where {_megabytes(free)} are free",
+        "RX0421",
+        f"the plan needs {_megabytes(needed)} on {device} beside the model, where {_megabytes(free)} are free",
         "take a smaller model, or a spec that keeps less: `relaxc explain` says how much for each parameter",
     )  # fmt: skip
 

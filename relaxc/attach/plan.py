@@ -38,8 +38,8 @@ from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
 @dataclass(frozen=True)
 class Plan:
-    """`library` holds the kernels for a CPU (None where nothing is coded, or where they were not compiled); `runtime` is
-    the engine's binary where the plan carries it. `folder` has the plan's files."""
+    """`library` holds the kernels for a CPU (None where nothing is coded, or where they were not compiled); `runtime`
+    is the engine's binary where the plan carries it. `folder` has the plan's files."""
 
     manifest: Manifest
     library: Path | None

@@ -102,7 +102,10 @@ def test_without_nvrtc_a_plan_of_another_chip_says_what_is_missing(monkeypatch: 
         assert plan.folder is not None
         error = refused(lambda plan=plan: device_kernels.usable_cubin(plan.folder, plan.manifest, (12, 0)))
         assert error.code == "RX0524"
-        assert error.message == f"the plan needs kernels for sm_120 and {words}, and NVRTC, which makes them, was not found"
+        assert (
+            error.message
+            == f"the plan needs kernels for sm_120 and {words}, and NVRTC, which makes them, was not found"
+        )
         assert (error.help or "").endswith("or compile the plan with --target cuda --arch sm_120")
 
 
