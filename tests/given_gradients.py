@@ -10,7 +10,7 @@ from torch import nn
 import relaxc
 
 SPECS = {
-    "bytegrad": "relax with bytegrad",
+    "bytegrad": "relax gradients { compress = 8bit }",
     "choco": "relax with choco { compress = topk(10%), gamma = 0.3 }",
     "one_bit_adam": "relax with one_bit_adam { warmup = 2 }",
     "topk": "relax gradients { compress = topk(5%) }",
@@ -18,8 +18,8 @@ SPECS = {
     "feedback = worker, route = ring, delay = 1 }",
     "dct": "relax gradients { compress = dct(8, 5) }",
     "modulo": "relax weights { compress = modulo(8bit) }",
-    "asynchronous": "algorithm a { step  let q = encode(weight, 8bit)\n"
-    "  after async(max = 1) { weight += (mix(q, ring) - decode(q)) / 2 } }\nrelax with a",
+    "asynchronous": "algorithm a { step  let q = encode(weight, 8bit)  let own = decode(q)  let heard = mix(q, ring)\n"
+    "  after async(max = 1) { weight += (heard - own) / 2 } }\nrelax with a",
     "dense": "relax gradients",
     "lent": "relax weights",
 }
