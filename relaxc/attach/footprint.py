@@ -18,8 +18,10 @@ NOWHERE = torch.device("meta")
 
 
 def bytes_needed(manifest: Manifest, read: ModelParameters, schedule: Schedule, fitted: FittedPrograms) -> int:
-    """Of buffers, residuals, states and the messages of the first round."""
-    messages = sum(sum(piece.buffers) for piece in (*schedule.pieces, *fitted.pieces))
+    """Of buffers, residuals, states and the messages of the first round. The census stays on the host."""
+    census = len(schedule.buckets)
+    gradients = (piece for piece in schedule.pieces if piece.bucket != census)
+    messages = sum(sum(piece.buffers) for piece in (*gradients, *fitted.pieces))
     return messages + sum(_of_gradients(manifest, read, schedule)) + sum(_of_programs(manifest, read, schedule, fitted))
 
 

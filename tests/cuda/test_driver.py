@@ -227,15 +227,17 @@ def test_the_sentence_about_room() -> None:
 
 
 def test_what_a_plan_of_gradients_needs() -> None:
-    """A bucket's buffers, k + 1 of them, of a delayed mean; a residual of 4 bytes an element; messages."""
+    """A bucket's buffers, k + 1 of them where it is dense or late; a residual of 4 bytes an element; two messages of 20
+    blocks, each with two numbers of 4 bytes. Not the census, which is on the host."""
+    codes = 2 * (10_000 + 20 * 8)
     model = nn.Linear(1000, 10, bias=False)
     read = read_parameters(model)
     nothing = FittedPrograms((), (), (), ())
     wanted = {
         "relax gradients": 40_000,
         "relax gradients { delay = 2 }": 3 * 40_000,
-        "relax gradients { compress = 8bit, feedback = worker }": 40_000,
-        "relax gradients { compress = 8bit, feedback = worker, delay = 1 }": 3 * 40_000,
+        "relax gradients { compress = 8bit, feedback = worker }": 40_000 + codes,
+        "relax gradients { compress = 8bit, feedback = worker, delay = 1 }": 3 * 40_000 + codes,
     }
     for text, bytes in wanted.items():
         plan = relaxc.compile(text, model=model)
