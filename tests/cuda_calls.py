@@ -19,7 +19,18 @@ from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
 EMULATION = Path(__file__).resolve().parent / "cuda" / "emulation.h"
-FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno", "-fPIC", "-shared", "-w")
+FLAGS = (
+    "-std=c++17",
+    "-Og",  # most of the time goes into compiling
+    "-DRELAXRT_INLINE=static",
+    "-DRELAXRT_SHARED=static",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fno-math-errno",
+    "-fPIC",
+    "-shared",
+    "-w",
+)
 FORWARD, BACKWARD, SHUFFLED = range(3)
 GUARD = 64
 
@@ -61,12 +72,14 @@ class EmulationError(AssertionError):
 
 @dataclass(frozen=True)
 class How:
-    """The grid, the order of threads, and how far from aligned addresses arrays (in items) and messages (in bytes) are."""
+    """The grid, the order of threads, how far from aligned addresses arrays (in items) and messages (in thrice as many
+    bytes) are, and how many blocks each segment has before those that are worked on, with addresses to match."""
 
     grid: int = 3
     order: int = FORWARD
     skew: int = 1
     seed: int = 1
+    far: int = 0
 
 
 def compiled(source: str, path: Path) -> Any:
@@ -75,7 +88,7 @@ def compiled(source: str, path: Path) -> Any:
     text.write_text(source)
     include = f"-I{folder('runtime')}"
     command = ["g++", *FLAGS, include, "-include", str(EMULATION), "-x", "c++", str(text), "-o", str(path)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    made = subprocess.run(command, capture_output=True, text=True, timeout=560, check=False)
     assert made.returncode == 0, made.stderr[:4000]
     return ctypes.CDLL(str(path))
 
@@ -134,15 +147,16 @@ def call(
     inputs = [at_skew(np.frombuffer(m, np.uint8), off) for m in messages or []]
     room = at_skew(np.full((size or 0) + 2 * GUARD, 0xAB, np.uint8), off)
     output = room[GUARD:]
-    segments, blocks, keep = _segments(launch, parts)
-    sources = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data for i in inputs))
+    segments, blocks, keep = _segments(launch, parts, how.far)
+    away = launch.bytes_of(how.far * launch.per_block) if launch.per_block else 0
+    sources = (ctypes.c_void_p * max(1, len(inputs)))(*(i.ctypes.data - away for i in inputs))
     nears = (ctypes.c_void_p * max(1, len(near or [])))(*(None if n is None else n.ctypes.data for n in near or []))
     largest = launch.per_block or max((p.elements for p in parts), default=0)
     each = launch.scratch_bytes(largest)
     scratch = at_skew(np.full(each * how.grid + GUARD, 0xFF, np.uint8), 0)
     given = CudaCall(
         ctypes.addressof(segments), len(parts), blocks, ctypes.addressof(sources), _doubles(weights, keep), len(inputs),
-        None if size is None else output.ctypes.data, _doubles(numbers, keep), workers, KEY,
+        None if size is None else output.ctypes.data - away, _doubles(numbers, keep), workers, KEY,
         ctypes.addressof(nears) if near else None, SHARED, scratch.ctypes.data if each else None, each,
     )  # fmt: skip
     kernel.run(given, how)
@@ -151,15 +165,20 @@ def call(
     return output[: size or 0].tobytes()
 
 
-def _segments(launch: Launch, parts: list[Part]) -> tuple[Any, int, list[Any]]:
+def _segments(launch: Launch, parts: list[Part], far: int) -> tuple[Any, int, list[Any]]:
     """The table, the number of codec blocks, and what has to live as long."""
+    skipped = far * (launch.per_block or 0)
     keep: list[Any] = []
     rows, block, at, before = [], 0, 0, 0
     for part in parts:
-        operands = (ctypes.c_void_p * max(1, len(part.operands)))(*(o.ctypes.data for o in part.operands))
+        operands = (ctypes.c_void_p * max(1, len(part.operands)))(
+            *(o.ctypes.data - skipped * o.itemsize for o in part.operands)
+        )
         keep.append(operands)
         rows.append(
-            CudaSegment(ctypes.addressof(operands), part.elements, part.first, part.parameter, block, at, before)
+            CudaSegment(
+                ctypes.addressof(operands), part.elements + skipped, part.first, part.parameter, block - far, at, before
+            )
         )
         block += launch.blocks_of(part.elements)
         at += launch.bytes_of(part.elements)

@@ -57,6 +57,7 @@ def by_routes() -> list[BlockKernel]:
     for number, codec in enumerate(SELECTING):
         made += [(codec, kernel, DTYPES[(number + k) % 4]) for k, kernel in enumerate((ROUTES[0], MEAN, MIX))]
     made += [(codecs.topk(0.05), ROUTES[0], "f64"), (codecs.dct(16, 9), ROUTES[0], "f64")]
+    made += [(codec, ROUTES[4], DTYPES[n % 4]) for n, codec in enumerate(SELECTING)]  # with equals: nothing is added
     made += [(codec, MIX, DTYPES[n % 4]) for n, codec in enumerate(PLAIN[::4])]
     for number, codec in enumerate(GUARDED):
         kernels = gather_kernels("mix", "none", guarded=True)
@@ -93,6 +94,6 @@ def of_specs(dtypes: tuple[str, ...] = DTYPES) -> tuple[BlockKernel, ...]:
 
 
 def by_specs() -> list[BlockKernel]:
-    """All of specs/ in f32, and a third of them in each other type."""
+    """All of specs/ in f32, and some of them in the other types."""
     others = [k for k in of_specs() if k.dtype != "f32"]
-    return [*(k for k in of_specs() if k.dtype == "f32"), *others[::3]]
+    return [*(k for k in of_specs() if k.dtype == "f32"), *others[::6]]

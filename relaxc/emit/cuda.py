@@ -19,8 +19,8 @@ from relaxc.wire.layout import Field
 
 ROUNDED = 16
 """Elements of an array in global scratch are a multiple of this (relaxrt/cuda_segment.h)."""
-BINS_BYTES = (2048 + 2 * 32 + 2) * 4
-"""What a top needs (relaxrt/cuda_top.h)."""
+PARTS = 2 * 32 + 2
+"""Numbers of 4 bytes that a top needs beside its bins (relaxrt/cuda_top.h)."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,7 @@ class _View(KernelView):
     def __init__(self, kernel: BlockKernel) -> None:
         super().__init__(kernel)
         self.threads, self.run = cuda_costs.threads(kernel), cuda_costs.run(kernel)
+        self.digit = cuda_costs.digit(kernel)
         self.warps = self.threads // cuda_costs.WARP
         self.flat = cuda_costs.flat(kernel)
         self.main = _SectionView(kernel.main, cuda_costs.scratch(kernel.main, self.flat), self.items, "")
@@ -145,7 +146,7 @@ class _View(KernelView):
     def _chip_bytes(self) -> int:
         size = {"uint8_t": 1, "bool": 1}
         block = -(-(self.block or 0) // ROUNDED) * ROUNDED
-        fixed = BINS_BYTES if self.selects else 0
+        fixed = (2**self.digit + PARTS) * 4 if self.selects else 0
         fixed += sum((8 * max(self.sides) + 4) * self.real_bytes for _ in self.sides[:1])
         fixed += sum(len(s.reduced) for s in self.all) * self.warps * self.real_bytes
         return fixed + sum(size.get(type, self.real_bytes) * block for type, _ in self.rooms)

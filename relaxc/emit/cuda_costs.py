@@ -15,6 +15,8 @@ DEAR = {"divide": 8, "over": 8, "sqrt": 8, "dither": 20, "exp": 50, "log": 50, "
 GATHERED = 1000
 """A total that is made of many messages where it is needed."""
 AGAIN = 3
+FEW = 1024
+"""Elements of a block for which 2048 bins are too many."""
 WARP = 32
 MOST_THREADS = 256
 WHOLE_THREADS = 512
@@ -41,6 +43,12 @@ def run(kernel: BlockKernel) -> int:
     """How many neighbours a thread takes at once: 16 bytes of the tensor, or 4 elements."""
     small = kernel.dtype in ("f16", "bf16") and (kernel.block is None or kernel.block >= MOST_THREADS)
     return 8 if small else 4
+
+
+def digit(kernel: BlockKernel) -> int:
+    """How many bits of a magnitude a top counts at once (relaxrt/cuda_top.h): 3 passes over an f32, or 4 with an eighth
+    of the bins."""
+    return 8 if kernel.block is not None and kernel.block <= FEW else 11
 
 
 def threads(kernel: BlockKernel) -> int:

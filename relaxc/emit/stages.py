@@ -1,6 +1,6 @@
 """A section as runs over the elements of a block, for a target that works on a block at a time.
 
-Which values of earlier stages are put into scratch is the target's choice, made by what things cost it (cpu_costs.py);
+Which values of earlier stages are put into scratch is the target's choice, made by what things cost it (keeping.py);
 the others are computed again.
 """
 

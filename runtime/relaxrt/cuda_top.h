@@ -7,11 +7,11 @@
 
 namespace relaxrt {
 
-constexpr int32_t DIGIT = 11;
-constexpr int32_t BINS = 1 << DIGIT;
-
+// `DIGIT` bits are counted at once: few for small blocks, which the bins would outweigh.
+template <int DIGIT>
 struct top_room {
-  uint32_t bins[BINS];
+  static constexpr int32_t count = 1 << DIGIT;
+  uint32_t bins[count];
   int32_t above[LANES], equal[LANES];  // of each warp
   int32_t bin, left;
 };
@@ -28,9 +28,10 @@ RELAXRT_INLINE int32_t sum_before(int32_t v) {
 }
 
 // One warp: the bin, from the last on, in which item number `left` is, and its number within the bin.
-RELAXRT_INLINE void find_bin(top_room& room, int32_t left) {
-  constexpr int32_t each = BINS / LANES;
-  const int32_t last = BINS - 1 - lane() * each;
+template <int DIGIT>
+RELAXRT_INLINE void find_bin(top_room<DIGIT>& room, int32_t left) {
+  constexpr int32_t each = top_room<DIGIT>::count / LANES;
+  const int32_t last = top_room<DIGIT>::count - 1 - lane() * each;
   int32_t own = 0;
   for (int32_t b = 0; b < each; ++b) own += int32_t(room.bins[last - (b + lane()) % each]);
   const int32_t before = sum_before(own);
@@ -43,13 +44,13 @@ RELAXRT_INLINE void find_bin(top_room& room, int32_t left) {
 }
 
 // The k-th largest magnitude; `left` is how many equal ones are kept.
-template <int THREADS, class Real>
-RELAXRT_INLINE typename magnitude<Real>::type smallest_kept(const Real* v, int32_t n, top_room& room, int32_t& left) {
+template <int THREADS, int DIGIT, class Real>
+RELAXRT_INLINE typename magnitude<Real>::type smallest_kept(const Real* v, int32_t n, top_room<DIGIT>& room, int32_t& left) {
   typedef typename magnitude<Real>::type Size;
   Size prefix = 0;
   for (int32_t shift = magnitude<Real>::bits; shift > 0;) {
     const int32_t narrower = shift > DIGIT ? shift - DIGIT : 0, width = shift - narrower;
-    for (int32_t b = int32_t(threadIdx.x); b < BINS; b += THREADS) room.bins[b] = 0;
+    for (int32_t b = int32_t(threadIdx.x); b < room.count; b += THREADS) room.bins[b] = 0;
     __syncthreads();
     for (int32_t i = int32_t(threadIdx.x); i < n; i += THREADS) {
       const Size size = size_of(v[i]);
@@ -66,8 +67,8 @@ RELAXRT_INLINE typename magnitude<Real>::type smallest_kept(const Real* v, int32
 }
 
 // The k elements of v that are largest to `out`: k places, then k values. Each warp has a run of the elements.
-template <int THREADS, class Real>
-RELAXRT_INLINE void top(const Real* v, int32_t n, int32_t k, top_room& room, uint8_t* out) {
+template <int THREADS, int DIGIT, class Real>
+RELAXRT_INLINE void top(const Real* v, int32_t n, int32_t k, top_room<DIGIT>& room, uint8_t* out) {
   typedef typename magnitude<Real>::type Size;
   int32_t left = k;
   const Size least = smallest_kept<THREADS>(v, n, room, left);

@@ -5,9 +5,11 @@
 #define RELAXRT_INLINE static __device__ __forceinline__
 #define RELAXRT_SHARED static __device__ __noinline__
 #define RELAXRT_C(function) ::function
-#else
+#elif !defined(RELAXRT_INLINE)
 #define RELAXRT_INLINE static inline __attribute__((always_inline))
 #define RELAXRT_SHARED static __attribute__((noinline))
+#endif
+#ifndef RELAXRT_C
 #define RELAXRT_C(function) __builtin_##function
 #endif
 

@@ -15,7 +15,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __noinline__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("relaxrt_on_chip")))
 extern "C" {
 extern char __start_relaxrt_on_chip[] __attribute__((weak, visibility("hidden")));

@@ -9,17 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import codecs_by_hand as codecs
 import pytest
 from cuda_calls import BACKWARD, FORWARD, SHUFFLED, Emulated, How, emulated
-from cuda_cases import by_fragments, by_routes, by_specs
-from cuda_driven import drawn, of_cpu, of_cuda, same
+from cuda_cases import ROUTES, by_fragments, by_routes, by_specs
+from cuda_driven import Drawn, drawn, of_cpu, of_cuda, same
+from kernel_calls import Part
 
 from relaxc.emit.cpu import emit_kernels
+from relaxc.emit.fuse import build_kernel
 from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
 ALL = [*by_routes(), *by_fragments(), *by_specs()]
-FLAGS = ("-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w")
+FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-fno-math-errno", "-fPIC", "-shared", "-w")
 WAYS = [
     (How(1, FORWARD, 0), How(3, SHUFFLED, 1, 7)),
     (How(2, BACKWARD, 0), How(1000, SHUFFLED, 3, 5)),
@@ -32,7 +35,7 @@ def of_cpus(kernels: list[BlockKernel], where: Path) -> Any:
     """The CPU's functions. Not as a plan compiles them: their bits are the same, and this takes a tenth of the time."""
     where.with_suffix(".cpp").write_text(emit_kernels(kernels))
     command = ["g++", *FLAGS, f"-I{folder('runtime')}", str(where.with_suffix(".cpp")), "-o", str(where)]
-    subprocess.run(command, check=True, timeout=280)
+    subprocess.run(command, check=True, timeout=560)
     return ctypes.CDLL(str(where))
 
 
@@ -57,3 +60,29 @@ def test_both_targets_give_the_same_bytes(number: int, both: tuple[dict[str, Any
         made, held = of_cuda(of_it, given, how)
         assert made == message, how
         assert all(map(same, held, memory)), how
+
+
+# --- numbers beyond 32 bits
+
+FAR = 1 << 26
+"""Blocks before the one at hand, so that elements and bytes are numbered beyond 2^32."""
+
+
+@pytest.mark.parametrize("route", [0, 3])
+def test_blocks_behind_2_to_the_32nd_element_are_as_others(route: int, tmp_path: Path) -> None:
+    """The segment's addresses, and the message's, are moved back by as much as its blocks lie behind its beginning."""
+    kernel = build_kernel("far", codecs.minmax(8, 96), ROUTES[route], "f32")
+    one = emulated([kernel], tmp_path, 1)["far"]
+    given = drawn(kernel, one.launch, 3)
+    at = next(n for n, part in enumerate(given.parts) if part.elements == 1031)
+    whole = given.parts[at]
+    before = sum(one.launch.bytes_of(p.elements) for p in given.parts[:at])
+    messages = [m[before : before + one.launch.bytes_of(1031)] for m in given.messages]
+    size = None if given.size is None else one.launch.bytes_of(1031)
+    near = Drawn([Part(whole.operands, 1031, 0, 5)], messages, size, None, [], None)
+    assert FAR * 96 > 2**32
+    assert _bytes(of_cuda(one, near, How(2, far=FAR))) == _bytes(of_cuda(one, near, How(2)))
+
+
+def _bytes(made: tuple[bytes, list[Any]]) -> tuple[bytes, list[bytes]]:
+    return made[0], [a.tobytes() for a in made[1]]

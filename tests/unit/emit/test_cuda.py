@@ -156,3 +156,9 @@ def test_scratch_is_on_chip_until_it_is_too_large():
     assert whole.scratch_bytes(17) == 12 * 2 * ROUNDED
     assert whole.scratch_bytes(0) == 0
     assert launch(kernel(codecs.minmax(8), SPREAD)).scratch_bytes(512) == 0
+
+
+def test_a_top_of_few_elements_has_few_bins():
+    assert "top_room<8> selecting" in source(kernel(codecs.topk(0.1, 512)))
+    assert "top_room<11> selecting" in source(kernel(codecs.topk(0.1, 4096)))
+    assert "top_room<11> selecting" in source(kernel(codecs.topk(0.1)))
