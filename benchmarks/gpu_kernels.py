@@ -77,7 +77,7 @@ class _Watch:
 
 
 def milliseconds(job: Job) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     start.record()
     job()
     end.record()
