@@ -1,4 +1,5 @@
-# Each of these does all of its own set-up: `make demo`, `make test`, `make bench`, `make bench-convergence`, `make lint`.
+# Each of these does all of its own set-up: `make demo`, `make test`, `make bench`, `make bench-convergence`, `make lint`,
+# `make gpu-check` (on a machine with a GPU and a CUDA build of torch).
 # Needs python3 (3.11 or newer) with venv and headers, g++, make, iproute2; on Debian:
 #   apt-get install python3-venv python3-dev g++ make iproute2
 
@@ -9,7 +10,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALLED := pyproject.toml constraints.txt
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: demo test bench bench-convergence lint clean
+.PHONY: demo test bench bench-convergence gpu-check lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
@@ -25,6 +26,9 @@ bench: $(VENV)/.dev
 bench-convergence: $(VENV)/.dev
 	$(BIN)/python benchmarks/convergence.py
 	$(BIN)/python benchmarks/convergence.py --processes
+
+gpu-check: $(VENV)/.dev
+	$(BIN)/python benchmarks/gpu_check.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 def compile(
     spec: str | Path, *, model: nn.Module | None = None, sample: Any = None, settings: Mapping[str, Any] | None = None,
-    network: str | None = None, workers: int | None = None,
+    network: str | None = None, workers: int | None = None, target: str | None = None,
 ) -> Plan:  # fmt: skip
     """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
     end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. With
     `sample`, what the model is called with (a tuple of arguments or a mapping of named ones), it is traced, and left
     as it was. With a sample, a `network` such as "1Gbps, 200us" or the spec's own cluster, and a number of `workers`,
-    buckets are fitted to them.
+    buckets are fitted to them. `target` is cpu, cuda or "cpu,cuda" (default: the device that the model is on); of
+    others kernels are made at attach.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
@@ -34,18 +35,25 @@ def compile(
     from relaxc.build.torch_flags import import_torch
 
     import_torch()
+    from relaxc.attach.devices import targets_for
     from relaxc.attach.parameters import read_parameters
     from relaxc.attach.plan import open_plan
+    from relaxc.build.targets import targets_of
 
     source = _source(spec)
     chosen = {k: str(v) for k, v in (settings or {}).items()}
-    parameters = None if model is None else read_parameters(model).parameters
+    read = None if model is None else read_parameters(model)
+    targets = targets_of(target.replace(" ", "").split(",")) if target is not None else targets_for(read)
+    parameters = None if read is None else read.parameters
     profile = None if sample is None else _traced(model, sample)
     if profile is not None:
         source = _with_codecs(source, chosen, profile, network, workers)
     checked = pipeline.to_spec(source, chosen)
     among = _among(checked.cluster, profile, network, workers)
-    return open_plan(pipeline.build(checked, chosen, Path(source.name).name, parameters, profile=profile, among=among))
+    name = Path(source.name).name
+    return open_plan(
+        pipeline.build(checked, chosen, name, parameters, profile=profile, among=among, targets=targets)
+    )  # fmt: skip
 
 
 def _with_codecs(
@@ -69,7 +77,7 @@ def _with_codecs(
 def _among(
     cluster: Cluster | None, profile: Profile | None, text: str | None, workers: int | None
 ) -> tuple[Network, int] | None:
-    """What to fit a plan to, where everything is known. Raise ModelError (RX044x, RX0450)."""
+    """What to fit a plan to, where everything is known. Raise ModelError (RX044x, RX0456)."""
     from relaxc.errors import ModelError
     from relaxc.schedule.network_clause import network_of
     from relaxc.schedule.network_text import parse_network
@@ -83,7 +91,7 @@ def _among(
     count = workers or network.workers
     if network.workers not in (None, count):
         raise ModelError(
-            "RX0450", f"workers = {count}, and the network ({network.source}) is of {network.workers}",
+            "RX0442", f"workers = {count}, and the network ({network.source}) is of {network.workers}",
             "give the number that the network is of, or another network",
         )  # fmt: skip
     return None if count is None else (network, count)

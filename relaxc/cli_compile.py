@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from relaxc import cli_spec, pipeline
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
+    from relaxc.build.targets import Targets
     from relaxc.language.source import Source
     from relaxc.language.spec import Cluster
     from relaxc.schedule.network import Network
@@ -35,10 +36,9 @@ def compile(arguments: Sequence[str]) -> int:
         return cli_spec.WRONG_SPEC
     cli_spec.show(typed.warnings, json=False, color="auto")
     parameters, profile = fitting.traced
-    among = fitting.among(typed.spec.cluster)
-    built, errors = cli_spec.attempt(
-        partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among)
-    )  # fmt: skip
+    among, targets = fitting.among(typed.spec.cluster), _targets(options)
+    build = partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among, targets=targets)
+    built, errors = cli_spec.attempt(build)
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
         return cli_spec.WRONG_SPEC
@@ -49,6 +49,8 @@ def compile(arguments: Sequence[str]) -> int:
         from relaxc.schedule.profile_text import report
 
         sys.stdout.writelines(f"{line}\n" for line in report(profile))
+    if options.verbose and targets is not None:
+        sys.stdout.writelines(f"{line}\n" for line in _uses(built, targets))
     return cli_spec.OK
 
 
@@ -113,6 +115,34 @@ def _among(options: Namespace, cluster: Cluster | None) -> tuple[Network, int] |
     return network, workers_of(options.workers, network)
 
 
+def _targets(options: Namespace) -> Targets | None:
+    """Raises BuildError (RX05) for targets that are none."""
+    if options.target is None and options.arch is None:
+        return None
+    from relaxc.build.targets import targets_of
+
+    return targets_of(
+        _listed("cpu" if options.target is None else options.target),
+        None if options.arch is None else _listed(options.arch),
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in text.replace(" ", "").split(",") if part]
+
+
+def _uses(built: Path, targets: Targets) -> Iterator[str]:
+    """What each kernel takes of a GPU, a line each."""
+    from relaxc.build.cubins import CUDA_SOURCE, LOG, build_cubin, used
+
+    source = built / CUDA_SOURCE
+    for architecture in targets.architectures if source.is_file() else ():
+        log = build_cubin(source.read_text(), architecture).with_name(LOG).read_text()
+        for use in used(log):
+            spilled = f", {use.spills} bytes spilled" if use.spills else ""
+            yield f"  {architecture} {use.kernel}: {use.registers} registers{spilled}"
+
+
 def _options(arguments: Sequence[str]) -> Namespace:
     parser = ArgumentParser(
         "relaxc compile", allow_abbrev=False,
@@ -139,4 +169,11 @@ def _options(arguments: Sequence[str]) -> Namespace:
         action="store_true",
         help="put the runtime's binary into the plan, for hosts without a compiler",
     )
+    parser.add_argument(
+        "--target", metavar="TARGETS", help="what kernels are compiled for here: cpu (the default), cuda, or cpu,cuda"
+    )
+    parser.add_argument(
+        "--arch", metavar="ARCHITECTURES", help="of cuda (default: sm_80,sm_90,sm_100); others are made at attach"
+    )
+    parser.add_argument("--verbose", action="store_true", help="say what each kernel takes of a GPU")
     return parser.parse_args(arguments)

@@ -59,13 +59,13 @@ def network_of(text: str | None, cluster: Cluster | None) -> Network:
 
 
 def workers_of(workers: int | None, network: Network) -> int:
-    """Raise UsageError where nobody says how many, ModelError (RX0450) where two say different things."""
+    """Raise UsageError where nobody says how many, ModelError (RX0442) where two say different things."""
     found = workers or network.workers
     if found is None:
         raise UsageError("no number of workers: give --workers")
     if network.workers not in (None, found):
         raise ModelError(
-            "RX0450", f"--workers {found}, and the network ({network.source}) is of {network.workers}",
+            "RX0442", f"--workers {found}, and the network ({network.source}) is of {network.workers}",
             "give the number that the network is of, or another network",
         )  # fmt: skip
     return found

@@ -34,6 +34,19 @@ class KernelPlan(msgspec.Struct, frozen=True):
     operands: tuple[str, ...]
 
 
+class LaunchPlan(msgspec.Struct, frozen=True):
+    """How a kernel is launched on a GPU: emit/cuda.py's Launch. `per_block` is in elements; None: a segment is a block,
+    an empty one only if `empty`. `real_bytes` are those of the type of arithmetic."""
+
+    symbol: str
+    threads: int
+    per_block: int | None
+    empty: bool
+    scratch_per_element: int
+    real_bytes: int
+    fields: tuple[FieldPlan, ...]
+
+
 class CodecPlan(msgspec.Struct, frozen=True):
     """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py. `guarded`: it
     has a guard; `states` are numbers for each block, with their first values, codec.NAME in operands of kernels."""
@@ -196,9 +209,11 @@ class FitPlan(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`hash` covers the meaning (program, kernels' sources, bucket limits), never binaries; workers compare it. `cpu`
-    names the processor flags that the library was compiled for. `parameters` is None for a plan made without a model.
-    Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece, `few_piece_bytes` where
-    codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is more."""
+    names the processor flags that the library was compiled for, if it was; `architectures` are those of GPUs that the
+    plan has a cubin for, and `launches` how its kernels are launched there. `parameters` is None for a plan made
+    without a model. Sizes of buckets are in bytes of gradient; `piece_bytes` bounds one message of a piece,
+    `few_piece_bytes` where codes are gathered and nobody hears from more than a few (schedule/routed.py), if that is
+    more."""
 
     format: int = FORMAT
     relaxc: str
@@ -215,6 +230,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     few_piece_bytes: int = 0
     fit: FitPlan | None = None
     """Of a plan that was made for a model, a network and a number of workers; else buckets are cut by size."""
+    architectures: tuple[str, ...] = ()
+    launches: tuple[LaunchPlan, ...] = ()
 
 
 def encode(manifest: Manifest) -> bytes:

@@ -15,6 +15,9 @@ from relaxc.program.types import Typed, typed
 
 if TYPE_CHECKING:
     from relaxc.build.report import Report
+    from relaxc.build.targets import Targets
+    from relaxc.emit.plan import Sources
+    from relaxc.manifest import Manifest
     from relaxc.program.paths import Paths
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
@@ -72,25 +75,30 @@ def build(
     report: Report | None = None,
     profile: Profile | None = None,
     among: tuple[Network, int] | None = None,
+    targets: Targets | None = None,
 ) -> Path:
     """The plan's folder in the cache, made where it is not there yet. Nothing heavy is imported where it is. `profile`
     is the trace of the model that `parameters` are of; the plan's buckets are fitted to it and to `among`, a network
-    and a number of workers, where both are given.
+    and a number of workers, where both are given. `targets` (default: this processor) are what its kernels are
+    compiled for.
 
     Raise SpecError, or BuildError (RX05) where there is no compiler or none that works.
     """
     from relaxc.build import cache
     from relaxc.build.report import on_stderr
+    from relaxc.build.targets import Targets
+
+    aims = targets or Targets()
 
     def make(folder: Path) -> None:
-        _make(judged, spec.source.text, name, parameters, report, folder, profile, among)
+        _make(judged, spec.source.text, name, parameters, report, aims, folder, profile, among)
         if profile is not None:
             from relaxc.schedule import profile_file
 
             (folder / profile_file.PROFILE).write_bytes(profile_file.encode(profile))
 
     judged = to_typed(spec)
-    key = cache.key_of(_identity(judged.program, spec, settings, name, parameters, profile, among))
+    key = cache.key_of([*_identity(judged.program, spec, settings, name, parameters, profile, among), repr(aims)])
     return cache.obtain("plans", key, make, what=f"the plan {name}", report=report or on_stderr)
 
 
@@ -114,15 +122,11 @@ def _identity(
 
 
 def _make(
-    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None, folder: Path,
-    profile: Profile | None, among: tuple[Network, int] | None,
+    judged: Typed, text: str, name: str, parameters: Sequence[Parameter] | None, report: Report | None,
+    targets: Targets, folder: Path, profile: Profile | None, among: tuple[Network, int] | None,
 ) -> None:  # fmt: skip
-    import shutil
+    from dataclasses import replace
 
-    import msgspec
-
-    from relaxc.build.compiler import find
-    from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
     from relaxc.build.plan_files import MANIFEST
     from relaxc.emit.plan import emit
     from relaxc.manifest import encode
@@ -130,18 +134,34 @@ def _make(
 
     program = verify(judged.program)
     sources = emit(program, to_paths(program), judged.facts, name, parameters)
-    manifest = sources.manifest
     if profile is not None and among is not None:
         from relaxc.schedule.fit import fit, with_fit
 
-        manifest = with_fit(manifest, fit(manifest, profile, *among))
-    if sources.kernels:
-        shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
-        (folder / SOURCE).write_text(sources.kernels)
-        manifest = msgspec.structs.replace(manifest, cpu=str(find().cpu))
+        sources = replace(sources, manifest=with_fit(sources.manifest, fit(sources.manifest, profile, *among)))
+    manifest = _compile(sources, targets, report, folder) if sources.kernels else sources.manifest
     (folder / MANIFEST).write_bytes(encode(manifest))
     (folder / "spec.relax").write_text(text)
     (folder / "program.relax").write_text(sources.program)
+
+
+def _compile(sources: Sources, targets: Targets, report: Report | None, folder: Path) -> Manifest:
+    """Both sources are in every plan: what it is not compiled for here can be made where it is attached."""
+    import shutil
+
+    import msgspec
+
+    from relaxc.build.compiler import find
+    from relaxc.build.cubins import CUDA_SOURCE, build_cubin, cubin_name
+    from relaxc.build.kernels import LIBRARY, SOURCE, build_kernels
+
+    (folder / SOURCE).write_text(sources.kernels)
+    (folder / CUDA_SOURCE).write_text(sources.cuda)
+    if targets.cpu:
+        shutil.copy(build_kernels(sources.kernels, report), folder / LIBRARY)
+    for architecture in targets.architectures:
+        shutil.copy(build_cubin(sources.cuda, architecture, report), folder / cubin_name(architecture))
+    cpu = str(find().cpu) if targets.cpu else ""
+    return msgspec.structs.replace(sources.manifest, cpu=cpu, architectures=targets.architectures)
 
 
 def deliver(built: Path, folder: Path, carry_runtime: bool = False) -> None:

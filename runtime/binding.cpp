@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "c10d_transport.h"
+#include "device_call.h"
+#include "driver.h"
 #include "gradients.h"
 #include "library.h"
 #include "operations.h"
 #include "python.h"
 #include "queue.h"
+#include "staged.h"
 
 namespace py = pybind11;
 
@@ -65,11 +68,21 @@ Action action(const std::string& kind, std::shared_ptr<Call> call, int buffer, i
   return {found, std::move(call), buffer, peer, tag, std::move(near), block, std::move(settled)};
 }
 
+using Device = std::optional<std::shared_ptr<DeviceLibrary>>;
+
+c10::Device device_of(const Device& library) { return library ? (*library)->device() : c10::Device(c10::DeviceType::CPU); }
+
+// `group` is of workers, none for one that is alone; `library` is where the plan's kernels are for a device.
+std::unique_ptr<Transport> transport_over(const Group& group, const Device& library) {
+  if (!group) return alone();
+  return library ? staged(c10d_transport(*group), (*library)->device()) : c10d_transport(*group);
+}
+
 // The queue and the library that an engine owns, and what it says of them.
 class Carrier {
  public:
-  Carrier(const Group& group, Worker worker, const std::optional<std::string>& library)
-      : worker_(worker), queue_(std::make_shared<Queue>(group ? c10d_transport(*group) : alone())) {
+  Carrier(const Group& group, Worker worker, const std::optional<std::string>& library, const Device& device)
+      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(group, device), device_of(device))) {
     if (library) library_ = std::make_shared<Library>(*library);
   }
 
@@ -88,12 +101,14 @@ class Carrier {
   std::shared_ptr<Call> call(const std::string& symbol, const std::string& label, std::vector<Segment> segments,
                              std::vector<at::Tensor> inputs, const std::optional<at::Tensor>& output, uint64_t place,
                              bool owner, std::shared_ptr<Near> near, int own) const {
-    if (!library_) throw std::invalid_argument("a kernel is called and the plan has no library");
-    relaxrt_kernel kernel = symbol.empty() ? nullptr : library_->kernel(symbol);
-    if (kernel == nullptr && (segments.size() != 1 || segments[0].operands.size() != 1 || !output))
+    if (!library_ && !device_) throw std::invalid_argument("a kernel is called and the plan has no library");
+    relaxrt_kernel kernel = symbol.empty() || device_ ? nullptr : library_->kernel(symbol);
+    auto there = symbol.empty() || !device_ ? nullptr : std::make_shared<const DeviceKernel>(*device_, symbol);
+    if (symbol.empty() && (segments.size() != 1 || segments[0].operands.size() != 1 || !output))
       throw std::invalid_argument("what lends its memory is one operand, in one segment, to one message");
     return std::make_shared<Call>(Call{worker_, library_, kernel, label, std::move(segments), std::move(inputs),
-                                       output.value_or(at::Tensor()), place, std::move(near), own, owner});
+                                       output.value_or(at::Tensor()), place, std::move(near), own, owner,
+                                       std::move(there)});
   }
 
   void stop() {
@@ -117,14 +132,16 @@ class Carrier {
 
  private:
   const Worker worker_;
+  const Device device_;
   std::shared_ptr<const Library> library_;
   std::shared_ptr<Queue> queue_;
 };
 
 class Engine {
  public:
-  Engine(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library)
-      : carrier(group, {rank, workers, seed}, library),
+  Engine(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+         const Device& device)
+      : carrier(group, {rank, workers, seed}, library, device),
         gradients(std::make_shared<Gradients>(carrier.queue(), Worker{rank, workers, seed})) {}
 
   ~Engine() { gradients->detach(); }
@@ -214,8 +231,8 @@ void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbe
 
 struct PythonOperations {
   PythonOperations(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
-                   const py::object& watch, bool survives)
-      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library), operations(carrier.queue(), survives) {
+                   const py::object& watch, bool survives, const Device& device)
+      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library, device), operations(carrier.queue(), survives) {
     operations.watch = watch_of(watch);
   }
 
@@ -270,9 +287,49 @@ void define_call(Class& made, Carried carried) {
       py::arg("own") = -1);
 }
 
+LaunchPlan launch_plan(const std::string& symbol, unsigned threads, int64_t per_block, bool empty, int64_t scratch_per_element,
+                       const std::vector<std::tuple<bool, int64_t, int, double>>& fields) {
+  LaunchPlan made{symbol, threads, per_block, empty, scratch_per_element, {}};
+  for (const auto& [per_element, bytes, bits, part] : fields) made.fields.push_back({per_element, bytes, bits, part});
+  return made;
+}
+
+void define_devices(py::module_& module) {
+  static py::exception<DriverError> driver_error(module, "DriverError", PyExc_RuntimeError);
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const DriverError& error) {
+      py::set_error(driver_error, error.what());
+    }
+  });
+  py::class_<Driver, std::shared_ptr<Driver>>(module, "Driver")
+      .def(py::init<const std::string&>(), py::arg("path") = "")
+      .def_property_readonly("version", &Driver::version)
+      .def_property_readonly("devices", &Driver::devices)
+      .def("capability", [](const Driver& driver, int device) {
+        Driver::Capability found = driver.capability(device);
+        return std::make_pair(found.major, found.minor);
+      });
+  py::class_<LaunchPlan>(module, "LaunchPlan")
+      .def(py::init(&launch_plan), py::arg("symbol"), py::arg("threads"), py::arg("per_block"), py::arg("empty"),
+           py::arg("scratch_per_element"),
+           py::arg("fields"))
+      .def("blocks", &LaunchPlan::blocks)
+      .def("message", &LaunchPlan::message);
+  py::class_<DeviceLibrary, std::shared_ptr<DeviceLibrary>>(module, "DeviceLibrary")
+      .def(py::init([](std::shared_ptr<Driver> driver, c10::Device device, int index, const py::bytes& image,
+                       std::vector<LaunchPlan> launches) {
+             return std::make_shared<DeviceLibrary>(std::move(driver), device, index, std::string(image), std::move(launches));
+           }),
+           py::arg("driver").none(true), py::arg("device"), py::arg("index"), py::arg("image"), py::arg("launches"));
+}
+
 void define_engine(py::module_& module) {
   py::class_<Engine> engine(module, "Engine");
-  engine.def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&>())
+  engine
+      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const Device&>(), py::arg("group"),
+           py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("device") = py::none())
       .def("add_parameter", &Engine::add_parameter)
       .def("add_bucket", &Engine::add_bucket)
       .def("add_piece", &Engine::add_piece)
@@ -301,13 +358,14 @@ void define_operations(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<Self> operations(module, "Operations");
   operations
-      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool>(),
+      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool, const Device&>(),
            py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
-           py::arg("survives") = false)
+           py::arg("survives") = false, py::arg("device") = py::none())
       .def(
           "run",
           [](Self& self, const Calls& calls, uint64_t iteration, std::vector<double> numbers, Weights weights) {
             self.carrier.queue()->timed([&] { run_calls(calls, iteration, std::move(numbers), std::move(weights)); });
+            self.operations.computed();
           },
           py::arg("calls"), py::arg("iteration"), py::arg("numbers"), py::arg("weights") = py::none(), Release())
       .def("job", [](const Self& self, std::vector<Piece> pieces) { return self.operations.job(std::move(pieces)); })
@@ -336,7 +394,7 @@ void define_operations(py::module_& module) {
       .def("drain", [](Self& self) { self.operations.drain(); }, Release())
       .def("link",
            [](Self& self, int peer, c10::intrusive_ptr<c10d::ProcessGroup> group, int index) {
-             self.carrier.queue()->link(peer, c10d_transport(std::move(group)), index);
+             self.carrier.queue()->link(peer, c10d_transport(std::move(group)), index);  // behind what stages
            })
       .def("stop", [](Self& self) { self.carrier.stop(); })
       .def("counters", [](const Self& self) { return self.carrier.counters(self.operations.exposed_seconds()); });
@@ -348,6 +406,7 @@ void define_operations(py::module_& module) {
 PYBIND11_MODULE(relaxc_runtime, module) {
   module.doc() = "relaxc's runtime: runs a plan's kernels and exchanges, over c10d process groups";
   define_schedule(module);
+  define_devices(module);
   define_engine(module);
   define_operations(module);
 }

@@ -98,7 +98,7 @@ void Call::lend() const {
 }
 
 void Call::run(const Arguments& given) const {
-  if (kernel == nullptr) return lend();
+  if (kernel == nullptr && !device) return lend();
   if (!given.weights.empty() && !inputs.empty() && given.weights.size() != inputs.size())
     throw std::invalid_argument(label + ": " + std::to_string(given.weights.size()) + " weights for " +
                                 std::to_string(inputs.size()) + " messages");
@@ -133,6 +133,7 @@ void Call::run(const Arguments& given) const {
   call.near = near_values.empty() ? nullptr : near_values.data();
   call.own = own;
   call.shared = shared_key(worker.seed, given.iteration);
+  if (device) return device->run(bound, operands, call, given.numbers.size());
   share(kernel, bound, call);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device_call.h"
 #include "library.h"
 #include "relaxrt/abi.h"
 
@@ -75,6 +76,7 @@ struct Call {
   std::shared_ptr<const Near> near;        // null, or empty: all inputs are near what the operand holds
   int own = -1;                            // which input is this worker's own message
   bool owner = false;                      // the dither key is that of `place` + 1, without the worker
+  std::shared_ptr<const DeviceKernel> device;  // instead of `kernel` where the tensors are on a device
 
   // Throws std::invalid_argument where weights and inputs differ in number, std::runtime_error where a parameter's data was
   // replaced by something of another size or order.

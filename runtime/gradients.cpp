@@ -320,8 +320,9 @@ void Gradients::land_late(const Past& past, int index) {
 // --- waiting
 
 void Gradients::await(const Launch& launch, int bucket) {
-  if (queue_->landed(launch, bucket)) return;
-  exposed_seconds_ += watch.wait(*queue_, [&](int ms) { return queue_->wait(launch, bucket, ms); });
+  if (!queue_->landed(launch, bucket))
+    exposed_seconds_ += watch.wait(*queue_, [&](int ms) { return queue_->wait(launch, bucket, ms); });
+  queue_->follow(launch, bucket);
 }
 
 void Gradients::raise() {
@@ -332,6 +333,7 @@ void Gradients::raise() {
 void Gradients::drain() {
   if (broken_) refuse_broken();
   watch.wait(*queue_, [&](int ms) { return queue_->wait_idle(ms); });
+  queue_->follow_all();
 }
 
 // Residuals of another scale would be added at the wrong size, so they follow. Scales are powers of two: no bit is lost.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "schedule.h"
+#include "streams.h"
 
 namespace relaxc {
 
@@ -29,7 +30,9 @@ class Launch : public Native {
         iteration(iteration),
         tag(iteration),
         ready(this->pieces->buckets),
-        landed(this->pieces->buckets) {}
+        landed(this->pieces->buckets),
+        ready_at(this->pieces->buckets),
+        landed_at(this->pieces->buckets) {}
 
   const std::shared_ptr<const Pieces> pieces;
   const uint64_t iteration;
@@ -38,10 +41,14 @@ class Launch : public Native {
   at::ThreadLocalState state;   // so that a profiler of the caller sees the queue's ranges
   const int threads = at::get_num_threads();  // the caller's, which the queue's kernels keep to
 
+  Mark begins;                  // behind all that was computed for it before it was pushed
+
   // Under the queue's mutex.
   std::vector<char> ready;   // per bucket: it may leave
   std::vector<char> landed;  // per bucket: its results are there
   bool finished = false;     // all has left too: its messages may be written again
+  std::vector<Mark> ready_at, landed_at;  // on a device: in whose streams that is true
+  Mark finished_at;
   bool cancelled = false;
   bool given_up = false;            // its transfers are aborted
   std::optional<Failure> failure;   // of a queue that survives

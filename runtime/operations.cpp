@@ -32,8 +32,13 @@ void Operations::start(Job& job, uint64_t iteration, std::vector<double> weights
   auto launch = std::make_shared<Launch>(job.pieces, iteration);
   launch->weights = std::move(weights);
   launch->tag = tag.value_or(iteration);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    launch->begins = computed_;
+  }
   // A bucket without pieces has nothing to be held back.
   std::fill(launch->ready.begin(), launch->ready.end(), 1);
+  if (!held) std::fill(launch->ready_at.begin(), launch->ready_at.end(), mark(queue_->device()));
   if (held)
     for (const Piece& piece : job.pieces->pieces) launch->ready[piece.bucket] = 0;
   queue_->push(launch);
@@ -52,7 +57,16 @@ void Operations::wait_until(Until until) {
 }
 
 void Operations::free(const Job& job) {
-  if (auto launch = job.newest) wait_until([&](int ms) { return queue_->wait_finished(*launch, ms); });
+  auto launch = job.newest;
+  if (!launch) return;
+  wait_until([&](int ms) { return queue_->wait_finished(*launch, ms); });
+  queue_->follow_finished(*launch);
+}
+
+void Operations::computed() {
+  Mark place = mark(queue_->device());
+  std::lock_guard<std::mutex> lock(mutex_);
+  computed_ = std::move(place);
 }
 
 void Operations::wait(const Job& job, int bucket) {
@@ -68,16 +82,25 @@ void Operations::wait(const Job& job, int bucket) {
 void Operations::wait_bucket(const Launch& launch, int bucket) {
   if (static_cast<size_t>(bucket) >= launch.pieces->buckets) return;
   wait_until([&](int ms) { return queue_->wait(launch, bucket, ms); });
+  queue_->follow(launch, bucket);
 }
 
 bool Operations::done(const Job& job, int bucket) const {
   if (!job.newest) return true;
-  for (size_t b = 0; b < job.pieces->buckets; ++b)
-    if ((bucket < 0 || static_cast<size_t>(bucket) == b) && !queue_->landed(*job.newest, static_cast<int>(b))) return false;
+  for (size_t b = 0; b < job.pieces->buckets; ++b) {
+    if (bucket >= 0 && static_cast<size_t>(bucket) != b) continue;
+    if (!queue_->landed(*job.newest, static_cast<int>(b))) return false;
+    queue_->follow(*job.newest, static_cast<int>(b));
+  }
   return true;
 }
 
-bool Operations::over(const Job& job) const { return !job.newest || queue_->finished(*job.newest); }
+bool Operations::over(const Job& job) const {
+  if (!job.newest) return true;
+  if (!queue_->finished(*job.newest)) return false;
+  queue_->follow_finished(*job.newest);
+  return true;
+}
 
 std::optional<Failure> Operations::failure(const Job& job) const {
   return job.newest ? queue_->failure_of(*job.newest) : std::nullopt;
@@ -89,6 +112,7 @@ void Operations::give_up(const Job& job) {
 
 void Operations::drain() {
   wait_until([&](int ms) { return queue_->wait_idle(ms); });
+  queue_->follow_all();
 }
 
 }  // namespace relaxc

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -40,6 +41,7 @@ class Operations {
   void give_up(const Job& job);
   void drain();  // waits until nothing is under way
   double exposed_seconds() const { return exposed_seconds_; }
+  void computed();  // what this thread has computed so far comes before whatever is started from here on
 
  private:
   template <typename Until>
@@ -47,6 +49,8 @@ class Operations {
   void wait_bucket(const Launch& launch, int bucket);
 
   std::shared_ptr<Queue> queue_;
+  std::mutex mutex_;
+  Mark computed_;
   double exposed_seconds_ = 0;
 };
 

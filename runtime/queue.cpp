@@ -28,7 +28,8 @@ void take_threads([[maybe_unused]] int threads) {
 
 }  // namespace
 
-Queue::Queue(std::unique_ptr<Transport> transport) : transport_(std::move(transport)), pid_(getpid()) {}
+Queue::Queue(std::unique_ptr<Transport> transport, c10::Device device)
+    : transport_(std::move(transport)), pid_(getpid()), device_(device) {}
 
 Queue::~Queue() { stop(); }
 
@@ -67,8 +68,10 @@ void Queue::push(std::shared_ptr<Launch> launch) {
 
 void Queue::ready(Launch& launch, int bucket) {
   bool wake;
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    launch.ready_at[bucket] = std::move(place);
     launch.ready[bucket] = 1;
     wake = next_bucket_ == bucket;
   }
@@ -138,6 +141,27 @@ bool Queue::wait_idle(int ms) const {
   return wait_until(ms, [&] { return waiting_.empty() && !current_; });
 }
 
+void Queue::follow(const Launch& launch, int bucket) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = launch.landed_at[bucket];
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
+void Queue::follow_finished(const Launch& launch) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = launch.finished_at;
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
+void Queue::follow_all() const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Mark place = newest_;
+  lock.unlock();
+  relaxc::follow(device_, place);
+}
+
 std::optional<Failure> Queue::failure() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
@@ -145,6 +169,7 @@ std::optional<Failure> Queue::failure() const {
 
 void Queue::loop() {
   c10::setThreadName("relaxc");
+  OwnStream stream(device_);
   for (;;) {
     std::shared_ptr<Launch> launch;
     {
@@ -159,6 +184,7 @@ void Queue::loop() {
     try {
       at::ThreadLocalStateGuard guard(launch->state);
       take_threads(launch->threads);
+      relaxc::follow(device_, launch->begins);
       run(*launch);
     } catch (const std::exception& error) {
       record(*launch, {launch->iteration, -1, -1, error.what()});
@@ -168,9 +194,11 @@ void Queue::loop() {
 }
 
 void Queue::end(const std::shared_ptr<Launch>& launch) {
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     current_.reset();
+    launch->finished_at = newest_ = std::move(place);
     if (failure_)
       stopping_ = true;
     else
@@ -265,6 +293,9 @@ bool Queue::wait_ready(Launch& launch, int bucket) {
   if (stopping_) throw std::runtime_error("stopped");
   if (launch.cancelled) return false;
   left_ = true;
+  const Mark place = launch.ready_at[bucket];
+  lock.unlock();
+  relaxc::follow(device_, place);
   return true;
 }
 
@@ -343,8 +374,10 @@ void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
 }
 
 void Queue::mark_landed(Launch& launch, int bucket) {
+  Mark place = mark(device_);
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (!launch.landed[bucket]) launch.landed_at[bucket] = std::move(place);
     launch.landed[bucket] = 1;
   }
   completed_.notify_all();

@@ -25,7 +25,7 @@ struct Counters {
 
 class Queue {
  public:
-  explicit Queue(std::unique_ptr<Transport> transport);
+  explicit Queue(std::unique_ptr<Transport> transport, c10::Device device = c10::DeviceType::CPU);
   ~Queue();
   void start();
 
@@ -43,6 +43,10 @@ class Queue {
   bool wait(const Launch& launch, int bucket, int ms) const;
   bool wait_finished(const Launch& launch, int ms) const;
   bool wait_idle(int ms) const;
+  // What was waited for is true on the host. On a device it is true for what the current stream is given from here on.
+  void follow(const Launch& launch, int bucket) const;
+  void follow_finished(const Launch& launch) const;
+  void follow_all() const;
   std::optional<Failure> failure() const;
   void stop();  // ends the thread, aborting what is under way
   // Whether this is a forked child's copy: it has no thread, and nothing of it may be waited for or destroyed.
@@ -60,6 +64,7 @@ class Queue {
   // What a profiler calls its buckets: those of programs have numbers of their own.
   const char* bucket_word = "bucket";
   void timed(const std::function<void()>& kernels);  // runs kernels, of this thread or of a caller's
+  c10::Device device() const { return device_; }
 
  private:
   struct Running;
@@ -89,6 +94,7 @@ class Queue {
 
   std::unique_ptr<Transport> transport_;
   const int pid_;
+  const c10::Device device_;
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;   // the thread waits here
@@ -98,6 +104,7 @@ class Queue {
   bool left_ = false;                 // something of the current launch has left
   int next_bucket_ = -1;              // the one that the thread waits for
   std::optional<Failure> failure_;
+  Mark newest_;                       // behind the newest launch that has ended
   Transfer* under_way_ = nullptr;
   // What failed launches have posted: a message that comes after all finds memory that nobody else uses.
   std::vector<std::unique_ptr<Transfer>> left_behind_;

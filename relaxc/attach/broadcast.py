@@ -13,7 +13,7 @@ def broadcast_model(model: nn.Module, groups: Groups) -> None:
     if groups.workers == 1:
         return
     tensors = [*(p.data for p in model.parameters()), *model.buffers()]
-    copies = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in tensors if t.numel()]
+    copies = [t.detach().contiguous().reshape(-1).view(torch.uint8).cpu() for t in tensors if t.numel()]
     for copy in copies:
         groups.control.broadcast(copy, 0).wait()
     with torch.no_grad():

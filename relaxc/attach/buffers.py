@@ -17,6 +17,7 @@ from relaxc.schedule.schedule import residual_of
 from relaxc.wire.low_rank import factors_of
 from relaxc.wire.parameters import Parameter
 
+HOST = torch.device("cpu")
 CODEC = "codec"
 """Of a codec's states, in names of operands and of what is saved."""
 
@@ -88,9 +89,12 @@ class Memory:
             yield from ((f"{CODEC}/{number}.{name}", flat) for name, flat in states.items())
 
 
-def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Parameter], workers: int, rank: int) -> Memory:
+def make_memory(
+    plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Parameter], workers: int, rank: int,
+    device: torch.device = HOST,
+) -> Memory:  # fmt: skip
     members = [parameters[p] for p in bucket.parameters]
-    whole, cell = (_shaped(members, bucket.dtype, is_cell) for is_cell in (False, True))
+    whole, cell = (_shaped(members, bucket.dtype, device, is_cell) for is_cell in (False, True))
     tensors = {s.name: s.shape for s in plan.states if s.shape != "number"}
     slotted = [_slotted(t) for t in plan.transfers]
     return Memory(
@@ -102,10 +106,10 @@ def make_memory(plan: ProgramPlan, bucket: Bucket, parameters: Sequence[Paramete
             tuple((cell if t.shape == "cell" else whole)() for _ in range(t.copies)) if slot else ()
             for t, slot in zip(plan.transfers, slotted, strict=True)
         ),
-        tuple(_residual(t.exchange, members, bucket.dtype, workers, rank) for t in plan.transfers),
+        tuple(_residual(t.exchange, members, bucket.dtype, device, workers, rank) for t in plan.transfers),
         frozenset(n for n, t in enumerate(plan.transfers) if t.shape == "cell"),
-        tuple(_codec_states(t.exchange.codec, members, bucket.dtype) for t in plan.transfers),
-        tuple(_factor(t.exchange.rank, members, bucket.dtype) for t in plan.transfers),
+        tuple(_codec_states(t.exchange.codec, members, bucket.dtype, device) for t in plan.transfers),
+        tuple(_factor(t.exchange.rank, members, bucket.dtype, device) for t in plan.transfers),
     )
 
 
@@ -115,12 +119,14 @@ def _slotted(transfer: TransferPlan) -> bool:
     return "slot" in (transfer.leaves, transfer.lands) or (codec is not None and codec.guarded)
 
 
-def _codec_states(codec: CodecPlan | None, members: Sequence[Parameter], dtype: str) -> dict[str, Flat]:
+def _codec_states(
+    codec: CodecPlan | None, members: Sequence[Parameter], dtype: str, device: torch.device
+) -> dict[str, Flat]:
     if codec is None or not codec.states:
         return {}
     layout = layout_of(codec)
     blocks = {p.number: -(-p.elements // layout.block_of(p.elements)) for p in members}
-    made = {name: _flat(blocks, real_type(dtype)) for name, _ in codec.states}
+    made = {name: _flat(blocks, real_type(dtype), device) for name, _ in codec.states}
     for name, value in codec.states:
         made[name].tensor.fill_(value)
     return made
@@ -133,31 +139,35 @@ def real_type(dtype: str) -> torch.dtype:
 class _shaped:  # noqa: N801 - a function that remembers
     """Makes zeros of one layout."""
 
-    def __init__(self, members: Sequence[Parameter], dtype: str, is_cell: bool) -> None:
+    def __init__(self, members: Sequence[Parameter], dtype: str, device: torch.device, is_cell: bool) -> None:
         self._sizes = {p.number: 1 if is_cell else p.elements for p in members}
-        self._dtype = real_type(dtype)
+        self._dtype, self._device = real_type(dtype), device
 
     def __call__(self) -> Flat:
-        return _flat(self._sizes, self._dtype)
+        return _flat(self._sizes, self._dtype, self._device)
 
 
-def _flat(sizes: dict[int, int], dtype: torch.dtype, firsts: dict[int, int] | None = None) -> Flat:
+def _flat(
+    sizes: dict[int, int], dtype: torch.dtype, device: torch.device, firsts: dict[int, int] | None = None
+) -> Flat:
     starts, total = {}, 0
     for parameter, size in sizes.items():
         starts[parameter] = total
         total += size
-    return Flat(torch.zeros(total, dtype=dtype), starts, sizes, firsts or {})
+    return Flat(torch.zeros(total, dtype=dtype, device=device), starts, sizes, firsts or {})
 
 
-def _factor(rank: int, members: Sequence[Parameter], dtype: str) -> Flat:
+def _factor(rank: int, members: Sequence[Parameter], dtype: str, device: torch.device) -> Flat:
     """The Q of an exchange of low rank; nothing of any other."""
-    return _flat({p.number: factors_of(p.shape, rank).q if rank else 0 for p in members}, real_type(dtype))
+    return _flat({p.number: factors_of(p.shape, rank).q if rank else 0 for p in members}, real_type(dtype), device)
 
 
-def _residual(exchange: object, members: Sequence[Parameter], dtype: str, workers: int, rank: int) -> Residual:
+def _residual(
+    exchange: object, members: Sequence[Parameter], dtype: str, device: torch.device, workers: int, rank: int
+) -> Residual:
     shares = {p.number: residual_of(exchange, p, workers, rank) for p in members}  # type: ignore[arg-type]
     return Residual(
-        _flat({n: s.worker for n, s in shares.items()}, real_type(dtype)),
-        _flat({n: s.owner[1] - s.owner[0] for n, s in shares.items()}, real_type(dtype),
+        _flat({n: s.worker for n, s in shares.items()}, real_type(dtype), device),
+        _flat({n: s.owner[1] - s.owner[0] for n, s in shares.items()}, real_type(dtype), device,
               {n: s.owner[0] for n, s in shares.items()}),
     )  # fmt: skip

@@ -41,6 +41,10 @@ class Site:
     cache: dict[Any, list[Any]] = field(default_factory=dict)
 
     @property
+    def device(self) -> torch.device:
+        return next(iter(self.tensors.values())).device
+
+    @property
     def whole(self) -> list[Range]:
         return [Range(p.number, 0, p.elements) for p in self.members]
 
@@ -107,7 +111,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer | None, tensor: nn.Paramete
         )
     state = states.get(name)
     if state is None:
-        return torch.zeros(tensor.numel(), dtype=tensor.dtype)
+        return torch.zeros(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
     value = torch.as_tensor(state).detach()
     if value.shape == tensor.shape and value.dtype == tensor.dtype and value.stride() == tensor.stride():
         return value.as_strided((tensor.numel(),), (1,))

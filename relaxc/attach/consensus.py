@@ -56,7 +56,7 @@ def average(tensors: Sequence[torch.Tensor], groups: Groups) -> None:
     tensors up to the last bit)."""
     real = [torch.view_as_real(t) if t.is_complex() else t for t in tensors]
     for together in _chunks(real):
-        flat = torch.cat([t.reshape(-1).double() for t in together])
+        flat = torch.cat([t.reshape(-1).double() for t in together]).cpu()  # what Python compares goes over Gloo
         groups.control.allreduce([flat]).wait()
         flat /= groups.workers
         parts = torch.split(flat, [t.numel() for t in together])
@@ -79,6 +79,6 @@ def _chunks(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 def take_from(tensor: torch.Tensor, rank: int, groups: Groups) -> None:
     """Worker `rank`'s bytes of a tensor, since a backend need not know its dtype."""
-    copy = tensor.detach().contiguous().reshape(-1).view(torch.uint8).clone()
+    copy = tensor.detach().contiguous().reshape(-1).view(torch.uint8).clone().cpu()
     groups.control.broadcast(copy, rank).wait()
     tensor.detach().copy_(copy.view(tensor.dtype).reshape(tensor.shape))

@@ -13,13 +13,13 @@ WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fingerprint(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Two sums over the bits of each tensor, modulo 2^64: i64[tensors, 2]."""
-    return torch.stack([_fingerprint(t.detach()) for t in tensors])
+    """Two sums over the bits of each tensor, modulo 2^64: i64[tensors, 2], on the host."""
+    return torch.stack([_fingerprint(t.detach()) for t in tensors]).cpu()
 
 
 def _fingerprint(tensor: torch.Tensor) -> torch.Tensor:
     words = tensor.contiguous().reshape(-1).view(WORDS[tensor.element_size()]).to(torch.int64)
-    places = torch.arange(1, words.numel() + 1, dtype=torch.int64)
+    places = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
     return torch.stack([words.sum(), (words * places).sum()])
 
 

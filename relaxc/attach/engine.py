@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from relaxc.attach.buffers import HOST
 from relaxc.attach.calls import in_message
 from relaxc.attach.groups import Groups
 from relaxc.attach.parameters import ModelParameters
@@ -48,9 +49,11 @@ def make_engine(
     read: ModelParameters,
     schedule: Schedule,
     groups: Groups,
+    device: Any = None,
 ) -> Running:
+    """`device` is the runtime's library of kernels for the model's device, where that is not the CPU."""
     file = None if library is None else str(library)
-    engine = runtime.Engine(groups.exchange, groups.rank, groups.workers, manifest.seed, file)
+    engine = runtime.Engine(groups.exchange, groups.rank, groups.workers, manifest.seed, file, device)
     bucket_of, offsets = _positions(read, schedule)
     flat = tuple(_flat(bucket, manifest, read) for bucket in schedule.buckets)
     residuals = tuple(_residuals(manifest, read, schedule, p) for p in range(len(read.parameters)))
@@ -65,7 +68,7 @@ def make_engine(
             kept.owner,
             kept.first,
         )
-    _add_buckets(runtime, engine, manifest, schedule, flat)
+    _add_buckets(runtime, engine, manifest, schedule, flat, read.device)
     return Running(engine, residuals, flat, offsets, bucket_of)
 
 
@@ -85,8 +88,8 @@ def _flat(bucket: Bucket, manifest: Manifest, read: ModelParameters) -> tuple[to
     if gradient.exchange.codec is not None and gradient.delay == 0:
         return ()
     elements = sum(read.parameters[p].elements for p in bucket.parameters)
-    dtype = read.tensors[bucket.parameters[0]].dtype
-    return tuple(torch.zeros(elements, dtype=dtype) for _ in range(gradient.delay + 1))
+    like = read.tensors[bucket.parameters[0]]
+    return tuple(torch.zeros(elements, dtype=like.dtype, device=like.device) for _ in range(gradient.delay + 1))
 
 
 def _gradient(manifest: Manifest, bucket: Bucket) -> GradientPlan:
@@ -102,16 +105,18 @@ def _residuals(manifest: Manifest, read: ModelParameters, schedule: Schedule, nu
     real = torch.float64 if parameter.dtype == "f64" else torch.float32
     first, end = memory.owner
     return Residuals(
-        torch.zeros(memory.worker, dtype=real) if memory.worker else None,
-        torch.zeros(end - first, dtype=real) if end > first else None,
+        torch.zeros(memory.worker, dtype=real, device=read.device) if memory.worker else None,
+        torch.zeros(end - first, dtype=real, device=read.device) if end > first else None,
         first,
     )
 
 
 def _add_buckets(
-    runtime: ModuleType, engine: Any, manifest: Manifest, schedule: Schedule, flat: Sequence[Sequence[torch.Tensor]]
-) -> None:
-    """Buckets in order, each followed by its pieces; behind them the census, a bucket without parameters."""
+    runtime: ModuleType, engine: Any, manifest: Manifest, schedule: Schedule, flat: Sequence[Sequence[torch.Tensor]],
+    device: torch.device,
+) -> None:  # fmt: skip
+    """Buckets in order, each followed by its pieces; behind them the census, a bucket without parameters, which stays
+    on the host: it is what the host knows of a backward."""
     pieces: dict[int, list[Piece]] = {}
     for piece in schedule.pieces:
         pieces.setdefault(piece.bucket, []).append(piece)
@@ -122,14 +127,14 @@ def _add_buckets(
         if not coded:
             engine.add_piece(runtime.Piece(number, sums=list(flat[number])))
         for piece in pieces.get(number, ()):
-            engine.add_piece(_native_piece(runtime, engine, piece, gradient, bucket.dtype))
+            engine.add_piece(_native_piece(runtime, engine, piece, gradient, bucket.dtype, device))
     for piece in pieces.get(len(schedule.buckets), ()):
         engine.add_bucket([], False, 0, [])
         engine.add_piece(runtime_piece(runtime, piece, message_buffers(piece), lambda _action: None))
 
 
-def message_buffers(piece: Piece) -> list[torch.Tensor]:
-    return [torch.zeros(size, dtype=torch.uint8) for size in piece.buffers]
+def message_buffers(piece: Piece, device: torch.device = HOST) -> list[torch.Tensor]:
+    return [torch.zeros(size, dtype=torch.uint8, device=device) for size in piece.buffers]
 
 
 def runtime_piece(
@@ -156,9 +161,11 @@ def _action(runtime: ModuleType, action: Action, call: Callable[[Action], Any], 
     return runtime.Action(action.kind, buffer=action.buffer, peer=action.peer, tag=action.tag)
 
 
-def _native_piece(runtime: ModuleType, engine: Any, piece: Piece, gradient: GradientPlan, dtype: str) -> Any:
+def _native_piece(
+    runtime: ModuleType, engine: Any, piece: Piece, gradient: GradientPlan, dtype: str, device: torch.device
+) -> Any:
     plans = {k.kernel: k for k in gradient.exchange.kernels if k.dtype == dtype}
-    buffers = message_buffers(piece)
+    buffers = message_buffers(piece, device)
 
     def call(action: Action) -> Any:
         kernel = action.kernel

@@ -142,8 +142,8 @@ class LowRank:
 def _matrices(site: Site, number: int, rank: int) -> Iterator[_Matrix]:
     memory = site.memory
     found = [(p, f) for p in site.members if (f := factors_of(p.shape, rank)).rank]
-    real = memory.factors[number].tensor.dtype
-    ps, qs = (torch.zeros(sum(sizes), dtype=real) for sizes in ([f.p for _, f in found], [f.q for _, f in found]))
+    like = memory.factors[number].tensor
+    ps, qs = (like.new_zeros(sum(sizes)) for sizes in ([f.p for _, f in found], [f.q for _, f in found]))
     at_p = at_q = 0
     for parameter, f in found:
         tensor = site.tensors[parameter.number]

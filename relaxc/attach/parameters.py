@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -16,11 +17,16 @@ DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", to
 
 @dataclass(frozen=True)
 class ModelParameters:
-    """`tensors[i]` is `parameters[i]`. `frozen` are those without requires_grad at attach: they are not exchanged."""
+    """`tensors[i]` is `parameters[i]`. `frozen` are those without requires_grad at attach: they are not exchanged. All
+    are on `device`."""
 
     parameters: tuple[Parameter, ...]
     tensors: tuple[nn.Parameter, ...]
     frozen: tuple[tuple[str, nn.Parameter], ...]
+
+    @property
+    def device(self) -> torch.device:
+        return self.tensors[0].device
 
 
 def read_parameters(model: nn.Module) -> ModelParameters:
@@ -31,6 +37,7 @@ def read_parameters(model: nn.Module) -> ModelParameters:
         _refuse_place(name, tensor)
         if tensor.requires_grad:
             _refuse_kind(name, tensor)
+    _refuse_apart(named)
     _refuse_sparse(model)
     live = [(name, tensor) for name, tensor in named if tensor.requires_grad]
     if not live:
@@ -42,6 +49,9 @@ def read_parameters(model: nn.Module) -> ModelParameters:
     )
     frozen = tuple((name, tensor) for name, tensor in named if not tensor.requires_grad)
     return ModelParameters(parameters, tuple(tensor for _, tensor in live), frozen)
+
+
+DEVICES = ("cpu", "cuda")
 
 
 def _refuse_wrapped(model: nn.Module) -> None:
@@ -80,11 +90,21 @@ def _refuse_place(name: str, tensor: torch.Tensor) -> None:
         raise ModelError(
             "RX0404", f"parameter {name} has no data yet", 'give it some before attach: model.to_empty(device="cpu")'
         )
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in DEVICES:
         raise ModelError(
-            "RX0405", f"parameter {name} is on {tensor.device}: the kernels for it are not built yet",
-            "train on the CPU, with model.cpu()",
+            "RX0405", f"parameter {name} is on {tensor.device}, for which there are no kernels",
+            "train on a CPU or on NVIDIA's GPUs",
         )  # fmt: skip
+
+
+def _refuse_apart(named: Sequence[tuple[str, torch.Tensor]]) -> None:
+    for name, tensor in named[1:]:
+        first, device = named[0]
+        if tensor.device != device.device:
+            raise ModelError(
+                "RX0405", f"parameter {first} is on {device.device} and {name} on {tensor.device}",
+                "keep the model of one worker on one device",
+            )  # fmt: skip
 
 
 def _refuse_kind(name: str, tensor: torch.Tensor) -> None:

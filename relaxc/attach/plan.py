@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,11 @@ from relaxc.attach import machines
 from relaxc.attach.agreement import agree, agree_with, facts_of, messages_of
 from relaxc.attach.attached import Attached
 from relaxc.attach.broadcast import broadcast_model
+from relaxc.attach.devices import device_library, on_device
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
 from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unsettled
+from relaxc.attach.footprint import bytes_needed, refuse_full
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
@@ -36,12 +38,13 @@ from relaxc.schedule.schedule import Schedule, idle_bodies, make_schedule
 
 @dataclass(frozen=True)
 class Plan:
-    """`library` holds the kernels (None where nothing is coded); `runtime` is the engine's binary where the plan
-    carries it."""
+    """`library` holds the kernels for a CPU (None where nothing is coded, or where they were not compiled); `runtime`
+    is the engine's binary where the plan carries it. `folder` has the plan's files."""
 
     manifest: Manifest
     library: Path | None
     runtime: Path | None = None
+    folder: Path | None = None
 
     def attach(
         self, model: nn.Module, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer], *,
@@ -70,7 +73,7 @@ class Plan:
         else:
             groups, run = make_groups(group, timeout, has_programs), None
         settings = {"check_every": check_every, "scaler": scaler is not None}
-        manifest, read, schedule, fitted = self._fit(model, optimizers, groups, runtime, settings, run)
+        manifest, read, schedule, fitted, kernels = self._fit(model, optimizers, groups, runtime, settings, run)
         assert not isinstance(runtime, BuildError)
         if rejoin is None:
             try:
@@ -78,9 +81,9 @@ class Plan:
             except RuntimeError as error:
                 raise lost(groups.rank, error) from error
         watch = Watch(groups)
-        running = make_engine(runtime, self.library, manifest, read, schedule, groups)
+        running = make_engine(runtime, kernels.library, manifest, read, schedule, groups, kernels.device)
         programs = make_programs(
-            runtime, self.library, manifest, read, groups, watch, optimizers, scaler, fitted
+            runtime, kernels.library, manifest, read, groups, watch, optimizers, scaler, fitted, kernels.device
         )  # fmt: skip
         if programs is not None:
             share_state(programs, manifest, model, optimizers, groups)
@@ -96,7 +99,7 @@ class Plan:
     def _fit(
         self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], groups: Groups,
         runtime: ModuleType | BuildError, settings: dict[str, Any], run: dict[str, Any] | None,
-    ) -> tuple[Manifest, ModelParameters, Schedule, FittedPrograms]:  # fmt: skip
+    ) -> tuple[Manifest, ModelParameters, Schedule, FittedPrograms, Kernels]:  # fmt: skip
         """Fit the plan to the model, the workers and their machines, and see that all workers did the same. `run` are
         the facts of a run that this worker comes back to."""
         try:
@@ -109,6 +112,8 @@ class Plan:
             schedule = make_schedule(manifest, read.parameters, groups.workers, groups.rank)
             fitted = fit_programs(manifest, read, schedule, optimizers)
             shaky = unsettled(manifest, groups.workers)
+            kernels = self._kernels(runtime, read.device)
+            refuse_full(bytes_needed(manifest, read, schedule, fitted), read.device)
         except RelaxError as error:
             if run is None:
                 agree(groups, error, {})
@@ -126,7 +131,22 @@ class Plan:
         doubts += [*machines.doubts(self.manifest), *disconnected(manifest, groups.workers), *shaky]
         for doubt in doubts if groups.rank == 0 else ():
             warnings.warn(doubt, stacklevel=3)
-        return manifest, read, schedule, fitted
+        return manifest, read, schedule, fitted, kernels
+
+    def _kernels(self, runtime: ModuleType, device: torch.device) -> Kernels:
+        """For the device that the model is on. Raise BuildError (RX05) where they can't be had."""
+        if on_device(device):
+            return Kernels(None, device_library(runtime, self.folder, self.manifest, device))
+        if self.library is None and self.folder is not None and _has_kernels(self.manifest):
+            return Kernels(usable_library(self.folder, self.manifest), None)
+        return Kernels(self.library, None)
+
+
+class Kernels(NamedTuple):
+    """Of a CPU, or the runtime's for a device."""
+
+    library: Path | None
+    device: Any
 
 
 def _checked(model: Any, optimizer: Any, scaler: Any, check_every: Any) -> list[torch.optim.Optimizer]:
@@ -169,8 +189,8 @@ def load(folder: str | Path) -> Plan:
 def open_plan(folder: Path) -> Plan:
     """A plan whose files are known to be whole: one of the cache, or one that `read_plan` has looked at."""
     manifest = decode((folder / MANIFEST).read_bytes())
-    library = usable_library(folder, manifest) if _has_kernels(manifest) else None
-    return Plan(manifest, library, carried_runtime(folder))
+    library = usable_library(folder, manifest) if _has_kernels(manifest) and manifest.cpu else None
+    return Plan(manifest, library, carried_runtime(folder), folder)
 
 
 def _has_kernels(manifest: Manifest) -> bool:

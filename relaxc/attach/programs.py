@@ -265,14 +265,14 @@ def _not_asked() -> ExchangeError:
 
 def make_programs(
     runtime: ModuleType, library: Path | None, manifest: Manifest, read: ModelParameters, groups: Groups,
-    watch: Any, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, fitted: FittedPrograms,
+    watch: Any, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, fitted: FittedPrograms, device: Any = None,
 ) -> Programs | None:  # fmt: skip
-    """None where no parameter has a program."""
+    """None where no parameter has a program. `device` is as engine.make_engine's."""
     if not fitted.buckets:
         return None
     path = None if library is None else str(library)
     group = groups.programs if groups.workers > 1 else None
-    operations = runtime.Operations(group, groups.rank, groups.workers, manifest.seed, path, watch)
+    operations = runtime.Operations(group, groups.rank, groups.workers, manifest.seed, path, watch, device=device)
     traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes, manifest.few_piece_bytes)
     sites: dict[tuple[int, Place], list[Site]] = {}
     for number, bucket in enumerate(fitted.buckets):
@@ -283,7 +283,7 @@ def make_programs(
     worker = Worker(groups.rank, groups.workers, manifest.seed)
     runner = Runner(operations, traffic)
     lanes = _Lanes(lambda group: runtime.Operations(
-        group, groups.rank, groups.workers, manifest.seed, path, watch, survives=True
+        group, groups.rank, groups.workers, manifest.seed, path, watch, survives=True, device=device
     ), traffic, groups, watch)  # fmt: skip
     cohorts: dict[int, list[Cohort]] = {}
     for (_body, place), members in sites.items():
@@ -336,7 +336,7 @@ def _site(
     program = manifest.bodies[bucket.body].program
     assert program is not None
     tensors: dict[int, nn.Parameter] = {p: read.tensors[p] for p in bucket.parameters}
-    memory = make_memory(program, bucket, read.parameters, groups.workers, groups.rank)
+    memory = make_memory(program, bucket, read.parameters, groups.workers, groups.rank, read.device)
     members = tuple(read.parameters[p] for p in bucket.parameters)
     start_factors(program, memory, members, manifest.seed)
     return Site(number, bucket, program, members, tensors, memory, optimizer, runtime, operations)

@@ -120,7 +120,7 @@ def _sized(key: str, tensor: torch.Tensor, elements: int) -> torch.Tensor:
             "RX0606", f"{key} has {tensor.numel()} elements in the state and {elements} here",
             "load a state of the same model",
         )  # fmt: skip
-    return torch.as_tensor(tensor)
+    return torch.as_tensor(tensor).cpu()  # a state that is loaded may come from any device
 
 
 def another_plan(what: str) -> ExchangeError:

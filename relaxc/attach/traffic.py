@@ -195,9 +195,9 @@ class Traffic:
         nears = tuple(site.runtime.Near() for _ in fitted.pieces)
         lent = _lent(site, number, fitted)
         for position, piece in enumerate(fitted.pieces):
-            held = _messages(line, position, piece.buffers)
+            held = _messages(line, position, piece.buffers, site.device)
             for buffer in lent.get(position, ()):
-                held[buffer] = torch.empty(0, dtype=torch.uint8)
+                held[buffer] = torch.empty(0, dtype=torch.uint8, device=site.device)
 
             def call(action: Action, held: list[torch.Tensor] = held) -> Any:
                 return _queue_call(site, number, copy, action, held)
@@ -225,7 +225,7 @@ def _lent(site: Site, number: int, fitted: TransferSchedule) -> dict[int, tuple[
     return {c.piece: c.buffers for c in fitted.encodes if len(c.ranges) == 1}
 
 
-def _messages(line: _Line, piece: int, sizes: Sequence[int]) -> list[torch.Tensor]:
+def _messages(line: _Line, piece: int, sizes: Sequence[int], device: torch.device) -> list[torch.Tensor]:
     """Buffers of these sizes; those of the same place and size are used again."""
     while len(line.messages) <= piece:
         line.messages.append([])
@@ -233,9 +233,9 @@ def _messages(line: _Line, piece: int, sizes: Sequence[int]) -> list[torch.Tenso
     result = []
     for position, size in enumerate(sizes):
         if position == len(held):
-            held.append(torch.zeros(size, dtype=torch.uint8))
+            held.append(torch.zeros(size, dtype=torch.uint8, device=device))
         fits = held[position].numel() == size
-        result.append(held[position] if fits else torch.zeros(size, dtype=torch.uint8))
+        result.append(held[position] if fits else torch.zeros(size, dtype=torch.uint8, device=device))
     return result
 
 

@@ -77,6 +77,10 @@ def usable_library(folder: Path, plan: Manifest, report: Report | None = None) -
     try:
         return build_kernels((folder / SOURCE).read_text(), report)
     except BuildError as error:
+        if error.code == "RX0501" and not plan.cpu:
+            message = f"the plan {folder} has kernels for GPUs only, and there is no C++ compiler here to make a CPU's"
+            help = "install a C++ compiler here, or compile the plan with --target cpu,cuda"
+            raise BuildError("RX0514", message, help) from error
         if error.code != "RX0501" or not missing:
             raise
         message = f"the plan {folder} was compiled for another processor: this one has no {', '.join(missing)}"

@@ -11,9 +11,10 @@ import msgspec
 
 import relaxc
 from relaxc.emit.cpu import emit_kernels
+from relaxc.emit.cuda import Launch, emit_cuda
 from relaxc.emit.exchanges import Kernels, native_exchange
 from relaxc.emit.programs import program_plan
-from relaxc.manifest import FORMAT, BodyPlan, GradientPlan, Manifest, ParameterPlan
+from relaxc.manifest import FORMAT, BodyPlan, FieldPlan, GradientPlan, LaunchPlan, Manifest, ParameterPlan
 from relaxc.program.ir import Program
 from relaxc.program.paths import Gradient, PathBody, Paths
 from relaxc.program.printer import print_program
@@ -50,11 +51,13 @@ class BodyFacts(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """`kernels` is empty where a plan needs none. `manifest.cpu` is still empty: the build fills it."""
+    """`kernels` and `cuda` are the kernels' sources for a CPU and for GPUs, empty where a plan needs none. What
+    `manifest` says of binaries (`cpu`, `architectures`) is still empty: the build fills it."""
 
     manifest: Manifest
     program: str
     kernels: str
+    cuda: str
 
 
 def emit(
@@ -67,21 +70,30 @@ def emit(
     """`paths` and `facts` have one for each body. Without `parameters` kernels are made for all dtypes."""
     kernels = Kernels(sorted({p.dtype for p in parameters}) if parameters is not None else tuple(ITEM_BYTES))
     bodies = tuple(_body(body, known, kernels) for body, known in zip(paths.bodies, facts, strict=True))
-    source = emit_kernels(tuple(kernels.found.values())) if kernels.found else ""
+    found = tuple(kernels.found.values())
+    source, (cuda, launches) = emit_kernels(found) if found else "", emit_cuda(found) if found else ("", ())
     text = print_program(program)
     manifest = Manifest(
         relaxc=relaxc.__version__, spec=spec_name, hash="", cpu="", seed=SEED, bodies=bodies,
         first_bucket_bytes=FIRST_BUCKET, bucket_bytes=BUCKET, coded_bucket_bytes=CODED_BUCKET, piece_bytes=PIECE,
-        few_piece_bytes=FEW_PIECE,
+        few_piece_bytes=FEW_PIECE, launches=tuple(map(_launch, launches)),
         parameters=None if parameters is None else tuple(ParameterPlan(p.name, p.shape, p.dtype) for p in parameters),
     )  # fmt: skip
-    return Sources(msgspec.structs.replace(manifest, hash=_hash(manifest, text, source)), text, source)
+    return Sources(msgspec.structs.replace(manifest, hash=_hash(manifest, text, source, cuda)), text, source, cuda)
 
 
-def _hash(manifest: Manifest, program: str, kernels: str) -> str:
-    """Of the meaning: not of the names of the spec and the parameters, which workers compare on their own."""
+def _launch(launch: Launch) -> LaunchPlan:
+    return LaunchPlan(
+        launch.symbol, launch.threads, launch.per_block, launch.empty, launch.scratch_per_element, launch.real_bytes,
+        tuple(FieldPlan(f.name, f.wire.kind, f.wire.bits, f.per_element, f.wire.part) for f in launch.fields),
+    )  # fmt: skip
+
+
+def _hash(manifest: Manifest, program: str, *kernels: str) -> str:
+    """Of the meaning: not of the names of the spec and the parameters, which workers compare on their own, nor of what
+    was compiled for which machine. A plan has both sources always, so that workers on a CPU and on a GPU agree."""
     limits = (FIRST_BUCKET, BUCKET, CODED_BUCKET, PIECE, FEW_PIECE, SEED)
-    parts = [str(FORMAT), program, kernels, *map(str, limits)]
+    parts = [str(FORMAT), program, *kernels, *map(str, limits)]
     bodies = msgspec.json.encode(_without_reasons(msgspec.to_builtins(manifest.bodies)))
     return hashlib.sha256(b"\0".join([*(part.encode() for part in parts), bodies])).hexdigest()
 
