@@ -37,7 +37,9 @@ def compile(arguments: Sequence[str]) -> int:
     cli_spec.show(typed.warnings, json=False, color="auto")
     parameters, profile = fitting.traced
     among, targets = fitting.among(typed.spec.cluster), _targets(options)
-    build = partial(pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among, targets=targets)
+    build = partial(
+        pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among, targets=targets
+    )
     built, errors = cli_spec.attempt(build)
     cli_spec.show(errors, json=False, color="auto")
     if built is None:
@@ -102,7 +104,7 @@ def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Paramete
 
 
 def _among(options: Namespace, cluster: Cluster | None) -> tuple[Network, int] | None:
-    """The network and the number of workers to fit the plan to. Raise UsageError, ModelError (RX044x, RX0450)."""
+    """The network and the number of workers to fit the plan to. Raise UsageError, ModelError (RX044x)."""
     if options.sample is None:
         if options.network is not None or options.workers is not None:
             raise UsageError("--network and --workers fit a plan to a model: give --model and --sample too")
