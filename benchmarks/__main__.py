@@ -13,10 +13,13 @@ SCRIPTS = (
     "unrelaxed",
     "exchange",
     "overlap",
+    "pair_average",
+    "four_hosts",
     "slow_worker",
     "transports",
     "commands",
     "large",
+    "partition",
     "predicted",
 )
 

@@ -91,6 +91,8 @@ EVERY_STEP = {
     "4bit, a step late": "relax gradients for ndim < 2\nrelax gradients { compress = 4bit, delay = 1 }",
     "powersgd, rank 4": "powersgd",
     "choco on a ring, 1bit": "choco",
+    "choco with one peer, 1bit": "relax with choco { topology = one_peer_exponential }",
+    "topk 1%": "relax gradients for ndim < 2\nrelax gradients { compress = topk(1%) }",
 }
 PERIODIC = {
     "local_sgd": f"relax with local_sgd {{ period = {PERIOD} }}",

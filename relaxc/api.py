@@ -23,11 +23,12 @@ def compile(
     network: str | None = None, workers: int | None = None, target: str | None = None,
 ) -> Plan:  # fmt: skip
     """Compile a spec in memory: a path, the name of a shipped spec ("bytegrad"), or the text itself if it has a line
-    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. With
-    `sample`, what the model is called with (a tuple of arguments or a mapping of named ones), it is traced, and left
-    as it was. With a sample, a `network` such as "1Gbps, 200us" or the spec's own cluster, and a number of `workers`,
-    buckets are fitted to them. `target` is cpu, cuda or "cpu,cuda" (default: the device that the model is on); of
-    others kernels are made at attach.
+    end or a space. With `model`, kernels are made for its dtypes only and the plan takes no other model. With `sample`,
+    what the model is called with (a tuple of arguments or a mapping of named ones), it is traced, and left as it was.
+    With a sample, a `network` such as "1Gbps, 200us" or the spec's own cluster, and a number of `workers`, buckets are
+    fitted to them. Times that are measured differ between processes, and so would plans: with a sample, compile once,
+    and `load` that plan on all workers. `target` is cpu, cuda or "cpu,cuda" (default: the device that the model is on);
+    of others kernels are made at attach.
 
     Raise SpecError for mistakes in the spec, ModelError (RX04), BuildError (RX05), FileNotFoundError.
     """
