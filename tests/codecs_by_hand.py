@@ -1,4 +1,4 @@
-"""The codecs of specs/codecs/ as ir.Codec, written out by hand, so that tests of kernels need no parser."""
+"""Codecs of specs/codecs/, most of them, as ir.Codec, written out by hand, so that tests of kernels need no parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterations in which nothing lands: the optimiser must leave those parameters alone (SEMANTICS decision 6).
+"""Iterations in which nothing lands: the optimiser must leave those parameters alone.
 
 After such a backward `.grad` is zeros, so clipping and custom code find a tensor; inside `optimizer.step()` it is None,
 which every torch optimiser skips.

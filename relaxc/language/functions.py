@@ -72,8 +72,9 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 ELEMENTWISE = {name: f.takes[Where.HEADER][0] for name, f in FUNCTIONS.items() if Where.HEADER in f.takes}
-"""Those that are arithmetic, element by element, with how many arguments each takes. Behind this table a new one stands
-in wire/numbers.py, program/functions.py and emit/arithmetic.py; a test holds them together."""
+"""Those that are arithmetic, element by element, with how many arguments each takes. Behind this table a new one
+stands in wire/numbers.py, program/functions.py, emit/arithmetic.py and relaxrt/arithmetic.h, which tests hold
+together; what it costs is in DEAR of emit/cpu_costs.py and emit/cuda_costs.py, else it counts as an addition."""
 
 PERIODS = ("geometric", "staggered")
 """What stands around the number of a period: `every geometric(4)`."""

@@ -38,7 +38,7 @@ def _gradients(clauses: Clauses, names: Names) -> str:
 
 
 def _weights(clauses: Clauses, names: Names) -> str:
-    """A plain mix of coded weights would keep the codec's error for ever (SEMANTICS decision 19)."""
+    """A plain mix of coded weights would keep the codec's error for ever."""
     clause = clauses.get("compress")
     if clause is None or (isinstance(clause.value, syntax.Name) and _is_none(clause.value, names)):
         if isinstance(_delay(clauses, names), Async):

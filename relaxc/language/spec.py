@@ -13,7 +13,7 @@ from relaxc.topology.topology import Topology
 
 
 class Feedback(StrEnum):
-    """Which encoders keep what they lost and add it next time (SEMANTICS decision 18); `auto` is for the codec to say,
+    """Which encoders keep what they lost and add it next time; `auto` is for the codec to say,
     which lowering asks."""
 
     AUTO = "auto"

@@ -1,4 +1,4 @@
-"""Whether a value is the same on all workers, by the typing rules of SEMANTICS: static < replicated < local.
+"""Whether a value is the same on all workers, by the typing rules: static < replicated < local.
 
 The body is followed from top to bottom until nothing changes any more. Its phases follow one another in time, so each
 is a body of its own, entered with what the one before left.

@@ -1,6 +1,6 @@
 """One exchange of one parameter among N workers, by its definition; messages.py has it as messages, to the same bit.
 
-By definition (SEMANTICS, Evaluation), for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
+By definition, for a mean or a sum of a tensor: v = x + r; q = encode(v); r := v - decode(q);
 the owner of a block sums what it decodes, in rank order, and for a mean multiplies by 1/n; s = that + R; the result
 is decode(encode(s)), R := s - result. On the ring each hop encodes its partial sum. In a hierarchy leaders encode those
 of their machines, with their own r, and owners sum in the order of machines; on one machine nothing is encoded. A mix,

@@ -84,7 +84,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """In a codec: `dct` of a block, or its inverse `idct`, as a matrix with rows of `side` (program/cosines.py)."""
+    """In a codec: `dct` of a block, or its inverse `idct`, as a matrix with rows of `side` (wire/cosines.py)."""
 
     function: str
     argument: Expression
@@ -200,7 +200,20 @@ class Codec:
     @property
     def biased(self) -> bool:
         """Whether what it loses has a mean that is not zero, and is worth keeping."""
-        return not (self.dithers or self.cast)
+        return not (self.cast or self._rounds_by_chance())
+
+    def _rounds_by_chance(self) -> bool:
+        """Whether something that is sent of each element was rounded by chance, not only a number of the block."""
+        by_chance: set[str] = set()
+        for step in self.steps:
+            parts = tuple(within(step.value))
+            drawn = any(isinstance(p, Dither) or (isinstance(p, Read) and p.name in by_chance) for p in parts)
+            if isinstance(step, Send):
+                if drawn and self.layout.fields[step.field].per_element:
+                    return True
+            elif drawn:
+                by_chance.add(step.name)
+        return False
 
 
 # --- statements

@@ -329,7 +329,7 @@ class Expressions:
 
 
 def feedback_of(written: Feedback, codec: Codec) -> str:
-    """SEMANTICS decision 18: `auto` keeps what a biased codec loses; casts and noise that averages out lose nothing
+    """`auto` keeps what a biased codec loses; casts and noise that averages out lose nothing
     that is worth the memory."""
     if written is not Feedback.AUTO:
         return str(written)

@@ -75,7 +75,8 @@ def _metropolis_row(rank: int, parts: dict[int, int]) -> Row:
 
 
 def uniform(arrows: Edges, workers: int) -> Rows:
-    """A worker and all that it hears weigh the same."""
+    """A worker and all that it hears weigh the same. No arrow is from a worker to itself, and each worker hears as many
+    as hear it: else the matrix is not doubly stochastic."""
     heard: list[list[int]] = [[rank] for rank in range(workers)]
     for i, j in arrows:
         heard[i].append(j)

@@ -20,10 +20,11 @@ NOTHING = 1e-12
 def spectral_gap(topology: Topology, workers: int, seed: int = 0) -> float:
     """1 - what a round leaves of the workers' disagreement; 1 is the exact mean, 0 is no mixing at all.
 
-    What never changes: 1 - |second largest eigenvalue of W|, which is 1 - ||W - 11'/n||_2. What comes again after k
-    rounds: 1 - s^(1/k), s = ||P - 11'/n||_2 for the product P of these rounds. What is drawn anew: 1 - (second largest
-    eigenvalue of E[P'P])^(1/k), of the squared disagreement, P the rounds of one numbering of workers. That is a
-    closed form for any seed: all numberings are equally likely, so E[P'P] = aI + b11' with a = (tr P'P - 1) / (n - 1).
+    What never changes: 1 - |second largest eigenvalue of W|; a single round may leave more where W is not normal, as
+    of a directed graph. What comes again after k rounds: 1 - s^(1/k), s = ||P - 11'/n||_2 for the product P of these
+    rounds. What is drawn anew: 1 - (second largest eigenvalue of E[P'P])^(1/k), of the squared disagreement, P the
+    rounds of one numbering of workers. That is a closed form for any seed: all numberings are equally likely, so
+    E[P'P] = aI + b11' with a = (tr P'P - 1) / (n - 1).
     For random pairs of an even number it is n / (2(n - 1)) (Boyd et al. 2006).
 
     What is column stochastic only leaves workers with unequal masses, not with the mean: 1 - (second largest
@@ -63,7 +64,7 @@ def _product(topology: Topology, workers: int, rounds: int, seed: int) -> NDArra
 
 
 def _left_of(topology: Topology, product: NDArray[Any]) -> float:
-    if not doubly_stochastic(topology):
+    if not doubly_stochastic(topology) or period(topology, len(product)) == 1:
         return _second(product)
     return _left(product) if period(topology, len(product)) is not None else _left_on_average(product)
 

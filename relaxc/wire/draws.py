@@ -7,7 +7,7 @@ from math import floor, isfinite
 from relaxc.wire.dither import MASK64, splitmix
 
 GEOMETRIC = 3
-"""Tells these draws from others with the same seed; topology/ has 1 and 2."""
+"""Tells these draws from others with the same seed; topology/ has 1 and 2, wire/low_rank.py 7."""
 
 
 def bits(seed: int, *coordinates: int) -> int:

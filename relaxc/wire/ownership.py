@@ -1,4 +1,4 @@
-"""Who sums which block (SEMANTICS decision 27).
+"""Who sums which block.
 
 A function of the parameter, the block and the number of workers alone, so that buckets and pieces never change a
 result.

@@ -1,1 +1,1 @@
-"""What makes no sense together in a body, by the typing rules of SEMANTICS. Each module is one question."""
+"""What makes no sense together in a body, by its types. Each module is one question."""

@@ -177,7 +177,7 @@ def _is_weight(e: Expression) -> bool:
 
 
 def stable_below(delay: int) -> float:
-    """x += z(t - k), z = (W - I)x at every t, is stable for eigenvalues 1 - lambda below this (SEMANTICS); t counts
+    """x += z(t - k), z = (W - I)x at every t, is stable for eigenvalues 1 - lambda below this; t counts
     launches."""
     return 2 * sin(pi / (2 * (2 * delay + 1)))
 

@@ -213,3 +213,13 @@ def test_constants_fold_as_ieee_does(function, arguments, value):
 def test_what_has_no_real_value_folds_to_nan(function, arguments):
     folded = fold(function, tuple(Constant(float(a)) for a in arguments))
     assert isinstance(folded, Constant) and folded.value != folded.value
+
+
+def test_bias_is_of_what_is_sent_of_each_element() -> None:
+    """A draw that nothing is made of leaves the levels as they are rounded."""
+    head = "codec c() { per block(64)  send top: f32 = max(abs(x))  "
+    nearest, tail = "send level: int(4) = round(7 * x / top)", "  receive = level * top / 7 }"
+    drawn = lowered(head + "send level: int(4) = round(7 * x / top, stochastic)" + tail)
+    through = lowered(head + "let y = dither(7 * x / top)  send level: int(4) = y" + tail)
+    unused = lowered(head + "let y = dither(x)  " + nearest + tail)
+    assert [c.biased for c in (drawn, through, unused)] == [False, False, True]

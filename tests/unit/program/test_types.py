@@ -1,4 +1,4 @@
-"""The typing rules of SEMANTICS as tables: shapes and agreement of each form, and what a body's weights come to."""
+"""The typing rules as tables: shapes and agreement of each form, and what a body's weights come to."""
 
 from __future__ import annotations
 

@@ -14,6 +14,15 @@ from relaxc.topology.weights import matrix
 CLOSE = pytest.approx
 
 
+@pytest.mark.parametrize("d", range(2, 7))
+def test_what_is_directed_and_not_normal(d):
+    """De Bruijn's graph, where i sends to 2i and 2i + 1: all eigenvalues but one are 0, so those of (I + A) / 3 are
+    1 / 3. The product of rounds has larger singular values."""
+    n = 2**d
+    arrows = tuple((i, j, 1 / 3) for i in range(n) for j in (2 * i % n, (2 * i + 1) % n) if i != j)
+    assert spectral_gap(Topology("arrows", arrows), n) == CLOSE(2 / 3, abs=5e-3)
+
+
 @pytest.mark.parametrize("n", range(3, 65, 7))
 def test_ring(n):
     assert spectral_gap(Topology("ring"), n) == CLOSE(2 / 3 * (1 - cos(2 * pi / n)), abs=1e-12)
