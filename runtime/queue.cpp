@@ -261,6 +261,7 @@ void Queue::run(Launch& launch) {
       bool ahead = !coded.empty() && rounds < head + 2;
       if (head < pieces.size() && (!ahead || is_ready(launch, pieces[head].bucket))) {
         if (!wait_ready(launch, pieces[head].bucket)) return;  // cancelled
+        if (!began) ++counters.launches;  // before anybody can know that it has landed, and ask
         if (!began) began = Clock::now();
         start(head++);
         if (rounds < head) do_round();
@@ -277,7 +278,6 @@ void Queue::run(Launch& launch) {
     fail(running, error.what());
   }
   if (began) counters.busy_ns += since(*began);
-  ++counters.launches;
 }
 
 bool Queue::is_ready(const Launch& launch, int bucket) const {
