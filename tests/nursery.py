@@ -36,7 +36,8 @@ class Worker:
         return path.read_text() if path.exists() else ""
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        text = self.log.read_text() if self.log.exists() else ""
+        lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half written
         return [e for e in map(json.loads, lines) if e["event"] == kind]
 
     def event(self, kind: str) -> dict[str, Any]:

@@ -21,10 +21,7 @@ from relaxc import resources
 from relaxc.build.kernels import build_kernels
 from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
-from relaxc.language import library
-from relaxc.language.spec import CodecUse
 from relaxc.program import evaluate
-from relaxc.program.codec import lower_codec
 from relaxc.program.ir import Codec
 from relaxc.wire.routes import Kernel, gather_kernels
 
@@ -87,20 +84,6 @@ CASES += [
         for kernel, dtype in zip(KERNELS[3:], ("f32", "f16", "f64", "bf16"), strict=False)
     ),
 ]
-
-
-def shipped() -> Iterator[Codec]:
-    """Those of specs/codecs/ as they stand: a new one is tested by being there. A guard's kernels have tests of their
-    own."""
-    for name in library.codecs():
-        definition = library.codec(name)
-        assert definition is not None
-        codec = lower_codec(CodecUse(definition, (), definition.span))
-        if codec.guard is None:
-            yield codec
-
-
-CASES += [(codec, kernel, "f32") for codec in shipped() for kernel in (KEPT, GATHER)]
 
 
 def _chunks(count: int) -> Iterator[list[tuple[str, Case]]]:

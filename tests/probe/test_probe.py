@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from relaxc import cli
-from relaxc.demo.hosts import Unavailable, shaped_hosts
 from relaxc.schedule.network_file import read_network
 
 PROBE = ["-m", "relaxc", "probe", "-o"]
@@ -65,27 +64,6 @@ def test_control_c_leaves_nothing(tmp_path: Path) -> None:
     while subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, check=False).stdout:
         assert time.monotonic() < end, "workers go on"
         time.sleep(0.1)
-
-
-SHAPED = 20
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_rate_of_a_shaped_link_is_found(tmp_path: Path) -> None:
-    try:
-        with shaped_hosts(2, SHAPED) as hosts:
-            port = hosts.free_port()
-            output = tmp_path / "cluster.json"
-            processes = [
-                hosts.spawn(i, [sys.executable, *PROBE, str(output)], env=hosts.rendezvous(i, port)) for i in range(2)
-            ]
-            assert [p.wait(timeout=500) for p in processes] == [0, 0]
-    except Unavailable as error:
-        pytest.skip(f"hosts cannot be made here: {error}")
-    network = read_network(output)
-    assert network.per_machine == 1 and network.inner is None
-    assert 8 / network.link.each == pytest.approx(SHAPED * 1e6, rel=0.5)  # others use these cores too
 
 
 def test_it_says_how_it_is_started(
