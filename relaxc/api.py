@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,32 +48,18 @@ def compile(
     targets = targets_of(target.replace(" ", "").split(",")) if target is not None else targets_for(read)
     parameters = None if read is None else read.parameters
     profile = None if sample is None else _traced(model, sample)
+    name = Path(source.name).name
     if profile is not None:
-        source = _with_codecs(source, chosen, profile, network, workers)
+        from relaxc.build.report import on_stderr
+        from relaxc.choose import resolved
+
+        fit = partial(_among, profile=profile, text=network, workers=workers)
+        source = resolved(source, chosen, name, profile, fit, on_stderr)
     checked = pipeline.to_spec(source, chosen)
     among = _among(checked.cluster, profile, network, workers)
-    name = Path(source.name).name
     return open_plan(
         pipeline.build(checked, chosen, name, parameters, profile=profile, among=among, targets=targets)
     )  # fmt: skip
-
-
-def _with_codecs(
-    source: Source, settings: Mapping[str, str], profile: Profile, network: str | None, workers: int | None
-) -> Source:
-    """The spec with a codec for each `compress = auto`, where there is something to choose by."""
-    from relaxc.build.report import on_stderr
-    from relaxc.choose import Situation, choose, cluster_of, is_open, story
-
-    if not is_open(source):
-        return source
-    among = _among(cluster_of(source, settings), profile, network, workers)
-    if among is None:
-        return source
-    made = choose(source, settings, Path(source.name).name, Situation(profile, *among))
-    for line in story(made):
-        on_stderr(line)
-    return made.best.source
 
 
 def _among(
@@ -81,6 +68,7 @@ def _among(
     """What to fit a plan to, where everything is known. Raise ModelError (RX044x, RX0456)."""
     from relaxc.errors import ModelError
     from relaxc.schedule.network_clause import network_of
+    from relaxc.schedule.network_file import require_workers
     from relaxc.schedule.network_text import parse_network
 
     if profile is None and (text is not None or workers is not None):
@@ -90,12 +78,10 @@ def _among(
         return None
     network = network_of(cluster) if text is None and cluster is not None else parse_network(text or "")
     count = workers or network.workers
-    if network.workers not in (None, count):
-        raise ModelError(
-            "RX0442", f"workers = {count}, and the network ({network.source}) is of {network.workers}",
-            "give the number that the network is of, or another network",
-        )  # fmt: skip
-    return None if count is None else (network, count)
+    if count is None:
+        return None
+    require_workers(network, count)
+    return network, count
 
 
 def _traced(model: nn.Module | None, sample: Any) -> Profile:

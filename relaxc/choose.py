@@ -8,7 +8,7 @@ is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,22 @@ def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
     return pipeline.to_spec(text, settings).cluster
 
 
+def resolved(
+    source: Source, settings: Mapping[str, str], name: str, profile: Profile,
+    among: Callable[[Cluster | None], tuple[Network, int] | None], tell: Callable[[str], None],
+) -> Source:  # fmt: skip
+    """The spec with a codec for each `compress = auto`, as it is where there is none or nothing to choose by. `among`
+    gives network and workers, told the spec's own cluster; `tell` is told what was compared. Raise what `choose`
+    raises."""
+    situation = among(cluster_of(source, settings)) if is_open(source) else None
+    if situation is None:
+        return source
+    made = choose(source, settings, name, Situation(profile, *situation))
+    for line in story(made):
+        tell(line)
+    return made.best.source
+
+
 def story(chosen: Chosen) -> list[str]:
     """What was compared, a line each."""
     from relaxc.units import shown_time
@@ -94,7 +110,7 @@ def choose(source: Source, settings: Mapping[str, str], name: str, situation: Si
     mixed = _mixed(file, {codec: manifest for codec, (_, manifest) in manifests.items()}, situation)
     if mixed is not None:
         place = max(n for n, codec in enumerate(manifests) if f"compress = {codec}" in mixed.text)
-        found.insert(place, _candidate("mixed", mixed, _manifest(mixed, settings, name), situation))
+        found.insert(place, _candidate("mixed", mixed, pipeline.manifest_of(mixed, settings, name), situation))
     fastest = min(candidate.seconds for candidate in found)
     best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
     return Chosen(best, tuple(found))
@@ -108,17 +124,10 @@ def _uniform(
     for codec in CODECS:
         text = rewritten(file, {number: {codec: ()} for number, _ in statements(file)})
         try:
-            made[codec] = text, _manifest(text, settings, name)
+            made[codec] = text, pipeline.manifest_of(text, settings, name)
         except SpecError as error:
             refused.append(error)
     return made, refused
-
-
-def _manifest(source: Source, settings: Mapping[str, str], name: str) -> Manifest:
-    from relaxc.emit.plan import emit
-
-    judged = pipeline.to_typed(pipeline.to_spec(source, settings))
-    return emit(judged.program, pipeline.to_paths(judged.program), judged.facts, name, None).manifest
 
 
 def _candidate(name: str, source: Source, manifest: Manifest, situation: Situation) -> Candidate:

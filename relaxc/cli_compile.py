@@ -29,7 +29,10 @@ def compile(arguments: Sequence[str]) -> int:
     fitting = _Fitting(options)
     if options.sample is not None and "auto" in source.text:
         chosen, errors = cli_spec.attempt(partial(_chosen, source, settings, name, fitting))
-        source = chosen or source
+        if chosen is None:
+            cli_spec.show(errors, json=False, color="auto")
+            return cli_spec.WRONG_SPEC
+        source = chosen
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, settings))
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")
@@ -70,18 +73,18 @@ class _Fitting:
         return _among(self._options, cluster)
 
 
-def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitting) -> Source | None:
-    """The spec with a codec for each `compress = auto`; None where there is none, or nothing to choose by."""
-    from relaxc.choose import Situation, choose, cluster_of, is_open, story
+def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitting) -> Source:
+    """With a codec for each `compress = auto`, where there is something to choose by."""
+    from relaxc.choose import resolved
 
-    if not is_open(source):
-        return None
-    among, (_, profile) = fitting.among(cluster_of(source, settings)), fitting.traced
-    if among is None or profile is None:
-        return None
-    made = choose(source, settings, name, Situation(profile, *among))
-    sys.stdout.writelines(f"{line}\n" for line in story(made))
-    return made.best.source
+    _, profile = fitting.traced
+    if profile is None:
+        return source
+    return resolved(source, settings, name, profile, fitting.among, _say)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
 
 
 def _fitted_to(model: str | None, sample: str | None) -> tuple[Sequence[Parameter] | None, Profile | None]:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relaxc import pipeline
-from relaxc.errors import ModelError
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from relaxc.language.source import Source
     from relaxc.language.spec import Cluster
-    from relaxc.manifest import Manifest
     from relaxc.program.types import Typed
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
@@ -60,27 +57,13 @@ def network_of(text: str | None, cluster: Cluster | None) -> Network:
 
 def workers_of(workers: int | None, network: Network) -> int:
     """Raise UsageError where nobody says how many, ModelError (RX0442) where two say different things."""
+    from relaxc.schedule.network_file import require_workers
+
     found = workers or network.workers
     if found is None:
         raise UsageError("no number of workers: give --workers")
-    if network.workers not in (None, found):
-        raise ModelError(
-            "RX0442", f"--workers {found}, and the network ({network.source}) is of {network.workers}",
-            "give the number that the network is of, or another network",
-        )  # fmt: skip
+    require_workers(network, found)
     return found
-
-
-def manifest_of(typed: Typed, name: str) -> Manifest:
-    """The plan that this would be, without its kernels."""
-    from relaxc.emit.plan import emit
-
-    return emit(typed.program, pipeline.to_paths(typed.program), typed.facts, name, None).manifest
-
-
-def manifest_of_source(source: Source, settings: Mapping[str, str], name: str) -> Manifest:
-    """Raise SpecError."""
-    return manifest_of(pipeline.to_typed(pipeline.to_spec(source, settings)), name)
 
 
 def console() -> Console:
@@ -115,7 +98,7 @@ def explain(
         raise UsageError("a prediction takes a model and what it is called with: give --model and --sample")
     link = network_of(network, typed.spec.cluster)
     profile = profile_of(model, sample)
-    manifest = manifest_of(typed, "explained")
+    manifest = pipeline.to_manifest(typed, "explained")
     for count in workers or [workers_of(None, link)]:
         timeline = predict(manifest, profile, link, workers_of(count, link), cores=cores)
         show_timeline(timeline, f"{count} workers over {shown(link)}")

@@ -120,9 +120,7 @@ def ways() -> Mapping[str, ExchangePlan]:
 
     found = {}
     for name in CODECS:
-        manifest = prediction.manifest_of_source(
-            Source("<codec>", f"relax gradients {{ compress = {name} }}"), {}, name
-        )
+        manifest = pipeline.manifest_of(Source("<codec>", f"relax gradients {{ compress = {name} }}"), {}, name)
         gradient = manifest.bodies[0].gradient
         assert gradient is not None
         found[name] = gradient.exchange

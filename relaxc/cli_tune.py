@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relaxc import cli_prediction as prediction
-from relaxc import cli_spec
+from relaxc import cli_spec, pipeline
 from relaxc.cli_prediction import Cores, Model, NetworkText, Sample, Workers
 from relaxc.usage import UsageError
 
@@ -82,7 +82,7 @@ def _candidates(
 
 
 def _manifest(name: str, variant: Variant) -> Manifest:
-    return prediction.manifest_of_source(variant.source, variant.settings, name)
+    return pipeline.manifest_of(variant.source, variant.settings, name)
 
 
 def _ranked(found: Sequence[Candidate], profile: Profile, link: Network, workers: int, cores: int) -> list[Ranked]:

@@ -137,7 +137,7 @@ def _torch(torch: Mapping[str, Any] | str) -> Iterator[Finding]:
         help = "install a torch that was built with distributed and gloo"
         yield Finding("torch.distributed", State.MISSING, "no gloo in this torch", help)
     if torch["gpu"]:
-        yield Finding("GPU", State.WARN, torch["gpu"], "this relaxc attaches to models on the CPU only")
+        yield Finding("GPU", State.WARN, torch["gpu"], "relaxc's kernels for GPUs have not been run on a card yet")
 
 
 def _runtime(torch: Mapping[str, Any] | str) -> Iterator[Finding]:

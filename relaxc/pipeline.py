@@ -164,6 +164,18 @@ def _compile(sources: Sources, targets: Targets, report: Report | None, folder: 
     return msgspec.structs.replace(sources.manifest, cpu=cpu, architectures=targets.architectures)
 
 
+def to_manifest(judged: Typed, name: str) -> Manifest:
+    """The plan that this would be for any model, without its kernels. Raise SpecError."""
+    from relaxc.emit.plan import emit
+
+    return emit(judged.program, to_paths(judged.program), judged.facts, name, None).manifest
+
+
+def manifest_of(source: Source, settings: Mapping[str, str], name: str) -> Manifest:
+    """Raise SpecError."""
+    return to_manifest(to_typed(to_spec(source, settings)), name)
+
+
 def deliver(built: Path, folder: Path, carry_runtime: bool = False) -> None:
     """Write the plan's directory. Raise BuildError (RX05) where it can't be written."""
     from relaxc.build.cache import SEAL

@@ -13,7 +13,6 @@ namespace relaxc {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int collective_slice_ms = 500;
 
 uint64_t since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
@@ -261,8 +260,10 @@ void Queue::run(Launch& launch) {
       bool ahead = !coded.empty() && rounds < head + 2;
       if (head < pieces.size() && (!ahead || is_ready(launch, pieces[head].bucket))) {
         if (!wait_ready(launch, pieces[head].bucket)) return;  // cancelled
-        if (!began) ++counters.launches;  // before anybody can know that it has landed, and ask
-        if (!began) began = Clock::now();
+        if (!began) {
+          began = Clock::now();
+          ++counters.launches;  // before anybody can know that it has landed, and ask
+        }
         start(head++);
         if (rounds < head) do_round();
       } else if (!coded.empty()) {
@@ -310,67 +311,6 @@ void Queue::step(Running& running, size_t index) {
     running.launch.starts(piece);
   }
   for (const Action& action : piece.phases[phase]) act(running, index, action);
-}
-
-void Queue::reduce(Running& running, size_t index, bool begin) {
-  const Piece& piece = running.launch.pieces->pieces[index];
-  RECORD_FUNCTION(range(begin ? "send" : "receive", piece.bucket), c10::ArrayRef<const c10::IValue>{});
-  if (begin)
-    running.sums[index] = transport_->all_reduce(piece.sums[running.launch.iteration % piece.sums.size()]);
-  else
-    await(running, *running.sums[index], piece.bucket, -1);
-}
-
-// All receives first, of this bucket and of the next one: a message that finds its receive posted needs no round trip.
-void Queue::post_ahead(Running& running, size_t index) {
-  const std::vector<Piece>& pieces = running.launch.pieces->pieces;
-  size_t next = std::max(index, running.posted);
-  while (next < pieces.size() && pieces[next].bucket == pieces[index].bucket) ++next;
-  const size_t ahead = next;
-  while (next < pieces.size() && pieces[next].bucket == pieces[ahead].bucket) ++next;
-  while (running.posted < next) post(running, running.posted++);
-}
-
-void Queue::post(Running& running, size_t index) {
-  const Piece& piece = running.launch.pieces->pieces[index];
-  running.arriving[index].resize(piece.buffers.size());
-  running.again[index].resize(piece.buffers.size());
-  for (const Phase& phase : piece.phases)
-    for (const Action& action : phase)
-      if (action.kind == Kind::receive)
-        running.arriving[index][action.buffer] =
-            transport_->receive(piece.buffers[action.buffer], action.peer, tag_of(running, action));
-}
-
-void Queue::finish_sends(Running& running, int bucket) {
-  for (auto& sent : running.sends) {
-    if (!sent.transfer || (bucket >= 0 && sent.bucket != bucket)) continue;
-    await(running, *sent.transfer, sent.bucket, sent.peer);
-    sent.transfer.reset();
-  }
-}
-
-void Queue::await(Running& running, Transfer& transfer, int bucket, int peer) {
-  running.bucket = bucket;
-  running.peer = peer;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (stopping_) throw std::runtime_error("stopped");
-    if (running.launch.given_up) throw std::runtime_error("given up");
-    under_way_ = &transfer;
-  }
-  struct Clear {
-    Queue& queue;
-    ~Clear() {
-      std::lock_guard<std::mutex> lock(queue.mutex_);
-      queue.under_way_ = nullptr;
-    }
-  } clear{*this};
-  while (!transfer.wait(collective_slice_ms)) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (stopping_) throw std::runtime_error("stopped");
-    if (running.launch.given_up) throw std::runtime_error("given up");
-  }
 }
 
 void Queue::mark_landed(Launch& launch, int bucket) {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernel_calls import KEY, OWN, SHARED, Array, Part
+from kernel_calls import KEY, OWN, SHARED, Array, CCall, CSegment, Part
 
 from relaxc.emit.cuda import Launch, emit_cuda
 from relaxc.emit.kernel import BlockKernel
@@ -37,10 +37,7 @@ GUARD = 64
 
 class CudaSegment(ctypes.Structure):
     _fields_ = [
-        ("operands", ctypes.c_void_p),
-        ("elements", ctypes.c_int64),
-        ("first", ctypes.c_uint64),
-        ("parameter", ctypes.c_uint32),
+        *CSegment._fields_,
         ("block", ctypes.c_int64),
         ("at", ctypes.c_int64),
         ("before", ctypes.c_int64),
@@ -52,16 +49,7 @@ class CudaCall(ctypes.Structure):
         ("segments", ctypes.c_void_p),
         ("number_of_segments", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
-        ("inputs", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
-        ("number_of_inputs", ctypes.c_int64),
-        ("output", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-        ("workers", ctypes.c_int64),
-        ("key", ctypes.c_uint64),
-        ("near", ctypes.c_void_p),
-        ("shared", ctypes.c_uint64),
-        ("own", ctypes.c_int64),
+        *CCall._fields_,
         ("scratch", ctypes.c_void_p),
         ("scratch_bytes", ctypes.c_int64),
     ]

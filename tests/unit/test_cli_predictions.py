@@ -59,7 +59,7 @@ def test_a_cluster_in_the_spec_is_network_enough(folder: Path, capsys: pytest.Ca
     assert status("explain", "c.relax", *ON) == 0
     assert "predicted: 4 workers" in capsys.readouterr().out
     assert status("explain", "c.relax", *ON, "--workers", "2") == 1
-    assert "error[RX0442]: --workers 2" in capsys.readouterr().err
+    assert "error[RX0442]: the cluster in c.relax:1 is of 4 workers, not of 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
