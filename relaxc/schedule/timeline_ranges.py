@@ -37,7 +37,7 @@ class Range:
 
 def timeline_of(ranges: Sequence[Range], first_site: int, varies: bool) -> tuple[Timeline, int]:
     """And of how many whole iterations it is made. Buckets of programs are numbered from `first_site`. Times are
-    medians over the iterations, or where what is exchanged `varies` between them means; spans are those of the
+    medians over the iterations, or where what is exchanged `varies` between them means; spans are those of the whole
     iteration whose time is nearest, or of the one that sends most.
 
     Raise ValueError where there is no whole iteration.
@@ -52,12 +52,20 @@ def timeline_of(ranges: Sequence[Range], first_site: int, varies: bool) -> tuple
     alone = [sum(s.end - s.start for s in one if s.lane == "compute") for one in spans]
     middle = statistics.mean if varies else statistics.median
     iteration = middle(lengths)
-    nearest = min(range(len(windows)), key=lambda n: (abs(lengths[n] - iteration), n))
-    shown = max(range(len(windows)), key=lambda n: busy(spans[n], "link")) if varies else nearest
+    shown = (
+        max(range(len(windows)), key=lambda n: busy(spans[n], "link")) if varies else _whole(spans, lengths, iteration)
+    )
     start = windows[shown][0]
     moved = tuple(replace(s, start=s.start - start, end=s.end - start) for s in spans[shown])
     bound = bound_of([s for one in spans for s in one])
     return Timeline(moved, iteration, min(middle(alone), iteration), bound), len(windows)
+
+
+def _whole(spans: Sequence[Sequence[Span]], lengths: Sequence[float], iteration: float) -> int:
+    """The iteration of the time nearest to `iteration`, of those in which most is seen: a queue that was held up over
+    the end of an iteration begins in the next one."""
+    seen = [len({(s.lane, s.bucket) for s in one}) for one in spans]
+    return min(range(len(lengths)), key=lambda n: (-seen[n], abs(lengths[n] - iteration), n))
 
 
 def _spans(ranges: Sequence[Range], marks: Sequence[Range], first_site: int) -> Iterator[Span]:
@@ -81,7 +89,7 @@ def _spans(ranges: Sequence[Range], marks: Sequence[Range], first_site: int) -> 
         if on_loop and (what in LANE_OF or what == "wait"):
             taken.append((range_.start, range_.end))
     for bucket, events in sent.items():
-        yield from (Span("link", start, end, "", bucket) for start, end in _under_way(events))
+        yield from (Span("link", start, end, "", bucket) for start, end in _under_way(events, marks[-1].start))
     yield from _computation(marks, loop, taken)
 
 
@@ -91,8 +99,8 @@ def _queues(ranges: Iterable[Range]) -> tuple[set[int], set[int]]:
     return {r.thread for r in messages}, {r.thread for r in messages if "/site" in r.name}
 
 
-def _under_way(events: Iterable[tuple[float, int]]) -> Iterator[tuple[float, float]]:
-    """When more has left than has arrived."""
+def _under_way(events: Iterable[tuple[float, int]], until: float) -> Iterator[tuple[float, float]]:
+    """When more has left than has arrived; what was not seen to arrive is under way to the end."""
     open_, since = 0, 0.0
     for time, change in sorted(events, key=lambda e: (e[0], -e[1])):
         if open_ == 0 and change > 0:
@@ -100,6 +108,8 @@ def _under_way(events: Iterable[tuple[float, int]]) -> Iterator[tuple[float, flo
         if open_ == 1 and change < 0:
             yield since, time
         open_ = max(open_ + change, 0)
+    if open_ and until > since:
+        yield since, until
 
 
 def _computation(marks: Sequence[Range], loop: int, taken: list[tuple[float, float]]) -> Iterator[Span]:

@@ -99,6 +99,19 @@ def test_the_middle_iteration_is_shown() -> None:
     assert max(s.end for s in found.spans) == 6
 
 
+def test_an_exchange_whose_end_was_not_seen_is_under_way_to_the_end() -> None:
+    unseen = [r for r in iteration(0) if not r.name.startswith(("relaxc::receive", "relaxc::decode"))]
+    found, _ = timeline_of([*unseen, Range(MARK + "begin", 5, 5, LOOP)], 0, varies=False)
+    assert [(s.start, s.end) for s in found.spans if s.lane == "link"] == [(2.5, 5)]
+
+
+def test_an_iteration_whose_queue_was_held_up_is_not_the_one_that_is_shown() -> None:
+    held_up = [r for r in iteration(5) if r.thread == LOOP]
+    ranges = [*iteration(0), *held_up, *iteration(10.1), Range(MARK + "begin", 15.3, 15.3, LOOP)]  # 5, 5.1 and 5.2 s
+    found, _ = timeline_of(ranges, 0, varies=False)
+    assert {s.lane for s in found.spans} == {"compute", "encode", "link", "decode"}
+
+
 def test_where_iterations_differ_times_are_means_and_the_one_that_sends_is_shown() -> None:
     quiet = [r for r in iteration(5) if r.thread == LOOP and not r.name.endswith("wait")]
     ranges = [*iteration(0), *quiet, Range(MARK + "begin", 11, 11, LOOP)]
