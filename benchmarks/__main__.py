@@ -21,6 +21,7 @@ SCRIPTS = (
     "large",
     "partition",
     "predicted",
+    "auto",
 )
 
 

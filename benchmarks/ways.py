@@ -88,11 +88,11 @@ BASELINES: dict[str, Make] = {
 EVERY_STEP = {
     "quickstart (4bit)": "quickstart",
     "1bit": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
-    "4bit, a step late": "relax gradients for ndim < 2\nrelax gradients { compress = 4bit, delay = 1 }",
+    "1bit, a step late": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit, delay = 1 }",
     "powersgd, rank 4": "powersgd",
     "choco on a ring, 1bit": "choco",
-    "choco with one peer, 1bit": "relax with choco { topology = one_peer_exponential }",
-    "topk 1%": "relax gradients for ndim < 2\nrelax gradients { compress = topk(1%) }",
+    "sparta": "sparta",
+    "sparta, 2%": "relax with sparta { part = 2% }",
 }
 PERIODIC = {
     "local_sgd": f"relax with local_sgd {{ period = {PERIOD} }}",

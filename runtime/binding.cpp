@@ -4,6 +4,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +18,7 @@
 #include "gradients.h"
 #include "library.h"
 #include "operations.h"
+#include "ordered_transport.h"
 #include "python.h"
 #include "queue.h"
 #include "staged.h"
@@ -72,17 +74,32 @@ using Device = std::optional<std::shared_ptr<DeviceLibrary>>;
 
 c10::Device device_of(const Device& library) { return library ? (*library)->device() : c10::Device(c10::DeviceType::CPU); }
 
-// `group` is of workers, none for one that is alone; `library` is where the plan's kernels are for a device.
-std::unique_ptr<Transport> transport_over(const Group& group, const Device& library) {
-  if (!group) return alone();
-  return library ? staged(c10d_transport(*group), (*library)->device()) : c10d_transport(*group);
+// A group of the device's own, over which what is there need not go through the host.
+struct Ordered {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::chrono::milliseconds timeout;
+};
+
+// Of workers: none for one that is alone.
+struct Way {
+  Group group;
+  std::optional<Ordered> ordered;
+};
+
+// `library` is where the plan's kernels are for a device.
+std::unique_ptr<Transport> transport_over(const Way& way, const Device& library) {
+  if (!way.group) return alone();
+  std::unique_ptr<Transport> tagged = c10d_transport(*way.group);
+  if (way.ordered)
+    return ordered_transport(way.ordered->group, device_of(library), way.ordered->timeout, std::move(tagged));
+  return library ? staged(std::move(tagged), device_of(library)) : std::move(tagged);
 }
 
 // The queue and the library that an engine owns, and what it says of them.
 class Carrier {
  public:
-  Carrier(const Group& group, Worker worker, const std::optional<std::string>& library, const Device& device)
-      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(group, device), device_of(device))) {
+  Carrier(const Way& way, Worker worker, const std::optional<std::string>& library, const Device& device)
+      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(way, device), device_of(device))) {
     if (library) library_ = std::make_shared<Library>(*library);
   }
 
@@ -139,9 +156,9 @@ class Carrier {
 
 class Engine {
  public:
-  Engine(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+  Engine(const Way& way, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
          const Device& device)
-      : carrier(group, {rank, workers, seed}, library, device),
+      : carrier(way, {rank, workers, seed}, library, device),
         gradients(std::make_shared<Gradients>(carrier.queue(), Worker{rank, workers, seed})) {}
 
   ~Engine() { gradients->detach(); }
@@ -230,15 +247,25 @@ void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbe
 }
 
 struct PythonOperations {
-  PythonOperations(const Group& group, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+  PythonOperations(const Way& way, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
                    const py::object& watch, bool survives, const Device& device)
-      : carrier(workers > 1 ? group : std::nullopt, {rank, workers, seed}, library, device), operations(carrier.queue(), survives) {
+      : carrier(workers > 1 ? way : Way{}, {rank, workers, seed}, library, device), operations(carrier.queue(), survives) {
     operations.watch = watch_of(watch);
   }
 
   Carrier carrier;
   Operations operations;
 };
+
+void define_way(py::module_& module) {
+  py::class_<Way>(module, "Way")
+      .def(py::init([](Group group, Group ordered, double timeout) {
+             std::optional<Ordered> over;
+             if (ordered) over = Ordered{std::move(*ordered), std::chrono::milliseconds(static_cast<int64_t>(timeout * 1e3))};
+             return Way{std::move(group), std::move(over)};
+           }),
+           py::arg("group") = py::none(), py::arg("ordered") = py::none(), py::arg("timeout") = 0.0);
+}
 
 void define_schedule(py::module_& module) {
   py::class_<Operand>(module, "Operand")
@@ -290,7 +317,7 @@ void define_call(Class& made, Carried carried) {
 void define_engine(py::module_& module) {
   py::class_<Engine> engine(module, "Engine");
   engine
-      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const Device&>(), py::arg("group"),
+      .def(py::init<const Way&, int, int, uint64_t, const std::optional<std::string>&, const Device&>(), py::arg("way"),
            py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("device") = py::none())
       .def("add_parameter", &Engine::add_parameter)
       .def("add_bucket", &Engine::add_bucket)
@@ -320,8 +347,8 @@ void define_operations(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<Self> operations(module, "Operations");
   operations
-      .def(py::init<const Group&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool, const Device&>(),
-           py::arg("group"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
+      .def(py::init<const Way&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool, const Device&>(),
+           py::arg("way"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
            py::arg("survives") = false, py::arg("device") = py::none())
       .def(
           "run",
@@ -367,6 +394,7 @@ void define_operations(py::module_& module) {
 
 PYBIND11_MODULE(relaxc_runtime, module) {
   module.doc() = "relaxc's runtime: runs a plan's kernels and exchanges, over c10d process groups";
+  define_way(module);
   define_schedule(module);
   define_devices(module);
   define_engine(module);

@@ -28,7 +28,9 @@ void take_threads([[maybe_unused]] int threads) {
 }  // namespace
 
 Queue::Queue(std::unique_ptr<Transport> transport, c10::Device device)
-    : transport_(std::move(transport)), pid_(getpid()), device_(device) {}
+    : transport_(std::move(transport)), pid_(getpid()), device_(device) {
+  transport_->lost = [this](uint64_t iteration, int bucket, const std::string& what) { lose(iteration, bucket, what); };
+}
 
 Queue::~Queue() { stop(); }
 
@@ -43,15 +45,29 @@ void Queue::stop() {
     thread_.detach();
     return;
   }
+  bool broken;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
+    broken = failure_ || current_ || !waiting_.empty();
     if (!waiting_.empty() && !failure_) failure_ = Failure{waiting_.front()->iteration, -1, -1, "stopped"};
     if (under_way_ != nullptr) under_way_->abort();
   }
+  if (broken) transport_->abort();
   arrived_.notify_all();
   completed_.notify_all();
   thread_.join();
+}
+
+// Of what had been handed to a device, and did not end there.
+void Queue::lose(uint64_t iteration, int bucket, const std::string& what) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_) failure_ = Failure{iteration, bucket, -1, what};
+    stopping_ = true;
+  }
+  arrived_.notify_all();
+  completed_.notify_all();
 }
 
 bool Queue::forked() const { return getpid() != pid_; }
@@ -213,6 +229,8 @@ void Queue::end(const std::shared_ptr<Launch>& launch) {
 // rounds can't wait for each other in a circle. While the next bucket isn't ready, what has started goes on, by two rounds at
 // most. A third could wait for a worker that waits for the piece which is held back here: with pieces 0 and 1, phase 3 of 0
 // needs phase 2 of 0 elsewhere, which comes behind phase 1 of 1, which needs phase 0 of 1.
+//
+// Where messages pair up by their order, rounds are never done ahead: it would depend on when buckets get ready.
 void Queue::run(Launch& launch) {
   const std::vector<Piece>& pieces = launch.pieces->pieces;
   Running running{launch};
@@ -257,7 +275,7 @@ void Queue::run(Launch& launch) {
   };
   try {
     while (head < pieces.size() || !coded.empty() || !dense.empty()) {
-      bool ahead = !coded.empty() && rounds < head + 2;
+      bool ahead = !transport_->ordered() && !coded.empty() && rounds < head + 2;
       if (head < pieces.size() && (!ahead || is_ready(launch, pieces[head].bucket))) {
         if (!wait_ready(launch, pieces[head].bucket)) return;  // cancelled
         if (!began) {
@@ -305,12 +323,21 @@ void Queue::step(Running& running, size_t index) {
   const Piece& piece = pieces[index];
   size_t phase = running.next[index]++;
   running.bucket = piece.bucket;
-  if (piece.dense()) return reduce(running, index, phase == 0);
-  if (phase == 0) {
-    post_ahead(running, index);
-    running.launch.starts(piece);
+  transport_->open(running.launch.iteration, piece.bucket);
+  if (piece.dense()) {
+    reduce(running, index, phase == 0);
+  } else {
+    if (phase == 0) {
+      if (transport_->ordered())
+        make_room(running, index);
+      else
+        post_ahead(running, index);
+      running.launch.starts(piece);
+    }
+    for (const Action& action : piece.phases[phase]) act(running, index, action);
+    if (transport_->ordered() && phase + 1 < piece.phases.size()) post(running, index, piece.phases[phase + 1]);
   }
-  for (const Action& action : piece.phases[phase]) act(running, index, action);
+  transport_->close();
 }
 
 void Queue::mark_landed(Launch& launch, int bucket) {

@@ -72,7 +72,8 @@ class Queue {
   void run(Launch& launch);
   void step(Running& running, size_t piece);
   void reduce(Running& running, size_t piece, bool begin);
-  void post(Running& running, size_t piece);
+  void make_room(Running& running, size_t piece);
+  void post(Running& running, size_t piece, const Phase& phase);
   void post_ahead(Running& running, size_t piece);
   void act(Running& running, size_t piece, const Action& action);
   void run_kernel(Running& running, const Call& call, std::vector<double> weights, std::vector<const void*> near = {});
@@ -91,6 +92,7 @@ class Queue {
   void end(const std::shared_ptr<Launch>& launch);
   void fail(Running& running, const std::string& what);
   void record(Launch& launch, Failure failure);
+  void lose(uint64_t iteration, int bucket, const std::string& what);
 
   std::unique_ptr<Transport> transport_;
   const int pid_;

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace relaxc {
 
@@ -25,6 +27,16 @@ class Transport {
   virtual std::unique_ptr<Transfer> send(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> receive(const at::Tensor& bytes, int peer, int tag) = 0;
   virtual std::unique_ptr<Transfer> all_reduce(const at::Tensor& values) = 0;
+  // Whether messages pair up by their order alone, without tags. What is sent and received between open() and close() then
+  // goes as one group, and groups follow one another in the same order on all workers, with lists that agree. On a device
+  // its end is that of a stream's work, which the host doesn't wait for: where it does not come within the timeout, `lost`
+  // is told, of any thread, and what is under way ends.
+  virtual bool ordered() const { return false; }
+  virtual void open(uint64_t /*iteration*/, int /*bucket*/) {}
+  virtual void close() {}
+  virtual void abort() {}  // all that is under way, from here on
+  std::function<void(uint64_t iteration, int bucket, const std::string& what)> lost;
+
   // From here on messages with `peer` go another way, on which it is `index`. Any thread.
   virtual void link(int peer, std::shared_ptr<Transport> way, int index) = 0;
 

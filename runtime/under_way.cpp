@@ -30,18 +30,24 @@ void Queue::post_ahead(Running& running, size_t index) {
   while (next < pieces.size() && pieces[next].bucket == pieces[index].bucket) ++next;
   const size_t ahead = next;
   while (next < pieces.size() && pieces[next].bucket == pieces[ahead].bucket) ++next;
-  while (running.posted < next) post(running, running.posted++);
+  for (; running.posted < next; ++running.posted) {
+    make_room(running, running.posted);
+    for (const Phase& phase : pieces[running.posted].phases) post(running, running.posted, phase);
+  }
 }
 
-void Queue::post(Running& running, size_t index) {
+void Queue::make_room(Running& running, size_t index) {
   const Piece& piece = running.launch.pieces->pieces[index];
   running.arriving[index].resize(piece.buffers.size());
   running.again[index].resize(piece.buffers.size());
-  for (const Phase& phase : piece.phases)
-    for (const Action& action : phase)
-      if (action.kind == Kind::receive)
-        running.arriving[index][action.buffer] =
-            transport_->receive(piece.buffers[action.buffer], action.peer, tag_of(running, action));
+}
+
+void Queue::post(Running& running, size_t index, const Phase& phase) {
+  const Piece& piece = running.launch.pieces->pieces[index];
+  for (const Action& action : phase)
+    if (action.kind == Kind::receive)
+      running.arriving[index][action.buffer] =
+          transport_->receive(piece.buffers[action.buffer], action.peer, tag_of(running, action));
 }
 
 void Queue::finish_sends(Running& running, int bucket) {

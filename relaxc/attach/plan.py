@@ -24,6 +24,7 @@ from relaxc.attach.failure import Watch
 from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unsettled
 from relaxc.attach.footprint import bytes_needed, refuse_full
 from relaxc.attach.groups import Groups, lost, make_groups
+from relaxc.attach.ordered import by_host, by_nccl, over_nccl
 from relaxc.attach.parameters import ModelParameters, read_parameters
 from relaxc.attach.programs import make_programs
 from relaxc.attach.rejoin import Rejoin, announce, find, groups_alone, refuse_group
@@ -73,17 +74,21 @@ class Plan:
         else:
             groups, run = make_groups(group, timeout, has_programs), None
         settings = {"check_every": check_every, "scaler": scaler is not None}
-        manifest, read, schedule, fitted, kernels = self._fit(model, optimizers, groups, runtime, settings, run)
+        manifest, read, schedule, fitted, kernels = self._fit(model, optimizers, groups, group, runtime, settings, run)
         assert not isinstance(runtime, BuildError)
+        ways = by_host(runtime, groups)
         if rejoin is None:
             try:
                 broadcast_model(model, groups)
             except RuntimeError as error:
                 raise lost(groups.rank, error) from error
+            if over_nccl(manifest, group, groups.workers, read.device):
+                ways = by_nccl(runtime, groups, read.device)
         watch = Watch(groups)
-        running = make_engine(runtime, kernels.library, manifest, read, schedule, groups, kernels.device)
+        running = make_engine(runtime, kernels.library, manifest, read, schedule, groups, ways.exchange, kernels.device)
         programs = make_programs(
-            runtime, kernels.library, manifest, read, groups, watch, optimizers, scaler, fitted, kernels.device
+            runtime, kernels.library, manifest, read, groups, ways.programs, watch, optimizers, scaler, fitted,
+            kernels.device,
         )  # fmt: skip
         if programs is not None:
             share_state(programs, manifest, model, optimizers, groups)
@@ -98,7 +103,8 @@ class Plan:
 
     def _fit(
         self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], groups: Groups,
-        runtime: ModuleType | BuildError, settings: dict[str, Any], run: dict[str, Any] | None,
+        users: dist.ProcessGroup | None, runtime: ModuleType | BuildError, settings: dict[str, Any],
+        run: dict[str, Any] | None,
     ) -> tuple[Manifest, ModelParameters, Schedule, FittedPrograms, Kernels]:  # fmt: skip
         """Fit the plan to the model, the workers and their machines, and see that all workers did the same. `run` are
         the facts of a run that this worker comes back to."""
@@ -121,6 +127,8 @@ class Plan:
         messages = messages_of([*schedule.pieces, *fitted.pieces])
         if inners := machines.inners(manifest):
             settings = settings | {"workers of a machine": ", ".join(map(str, inners))}
+        if run is None and over_nccl(manifest, users, groups.workers, read.device):
+            settings = settings | {"messages": "over NCCL"}
         facts = facts_of(manifest, model, read, schedule, fitted, settings)
         if run is None:
             agree(groups, facts, messages)

@@ -53,10 +53,11 @@ class Watch:
 def operations(timeout: float = 60, watch: Watch | None = None) -> Any:
     groups = make_groups(None, timeout)
     torch.distributed.barrier()  # before one leaves a group that another still connects to
-    made = load_runtime().Operations(
-        groups.exchange, groups.rank, groups.workers, SEED, str(by_hand.library()), watch or Watch()
+    runtime = load_runtime()
+    made = runtime.Operations(
+        runtime.Way(groups.exchange), groups.rank, groups.workers, SEED, str(by_hand.library()), watch or Watch()
     )
-    return made, load_runtime()
+    return made, runtime
 
 
 class Bucket:

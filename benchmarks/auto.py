@@ -1,0 +1,105 @@
+"""`compress = auto` against each fixed codec, and against no codec, on two hosts at several rates: one pinned core each,
+real computation.
+
+A plan for each way is compiled once, for the network that was measured in the same run, and loaded by both workers. All
+ways take turns, a window of iterations each; measured is the median over windows.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from on_hosts import Figure, main, run_workers
+from predicted import Task, measured_network, seconds_of, tasks, training
+from predicted import Run as Turn
+
+import relaxc
+from relaxc.choose import CODECS
+from relaxc.demo.hosts import shaped_hosts
+from relaxc.schedule.network_file import write_network
+
+HOSTS = 2
+RATES = (20, 100, 1000)
+ROUNDS = 7
+AUTO, NONE = "auto", "none"
+TO_BEST, TO_NONE = 1.05, 1.03
+
+
+def spec(codec: str) -> str:
+    return f"relax gradients {{ compress = {codec} }}"
+
+
+def compiled(task: Task, network: Path) -> dict[str, str]:
+    """The folders of plans that all workers load: rank 0 makes them, while the other computes as it would beside it."""
+    made: list[dict[str, str] | None] = [None]
+    if dist.get_rank() == 0:
+        made[0] = {
+            codec: str(relaxc.compile(spec(codec), model=task.make(), sample=task.sample, network=str(network),
+                                      workers=HOSTS).folder)
+            for codec in (AUTO, *CODECS)
+        }  # fmt: skip
+    dist.broadcast_object_list(made)
+    assert made[0] is not None
+    return made[0]
+
+
+def begin(way: str, folder: str, task: Task) -> Turn:
+    torch.manual_seed(0)
+    model = task.make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    relaxed = relaxc.load(folder).attach(model, optimizer)
+    return Turn(way, training(model, optimizer, task.sample), relaxed)
+
+
+def ratios(task: Task, network: Path) -> dict[str, float]:
+    """Medians over rounds of each way's seconds to those of no codec."""
+    turns = [begin(way, folder, task) for way, folder in compiled(task, network).items()]
+    for _ in range(ROUNDS + 1):
+        for turn in turns:
+            turn.windows.append(seconds_of(turn))
+    for turn in turns:
+        turn.relaxed.detach()
+    seconds = {turn.spec: torch.tensor(turn.windows[1:]) for turn in turns}
+    return {way: float((one / seconds[NONE]).median()) for way, one in seconds.items()}
+
+
+def worker() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(minutes=5))
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
+    network = measured_network([spec(codec) for codec in CODECS if codec != NONE])
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.json"
+        if dist.get_rank() == 0:
+            write_network(path, network)
+        for name, task in tasks(stand_in=False).items():
+            found[name] = ratios(task, path)
+        dist.barrier()
+    if dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    dist.destroy_process_group()
+
+
+def figures() -> list[Figure]:
+    made = []
+    for megabits in RATES:
+        with shaped_hosts(HOSTS, megabits) as hosts:
+            found = run_workers(hosts, __file__, [])
+        for name, one in found.items():
+            best = min(CODECS, key=lambda codec: one[codec])
+            print(f"{megabits:5} Mbit/s  {name:<12} " + "  ".join(f"{way} {ratio:.3f}" for way, ratio in one.items()))
+            at = f"{name} at {megabits} Mbit/s"
+            made.append(Figure(f"auto to the best fixed codec ({best}), {at}", TO_BEST, one[AUTO] / one[best], True))
+            made.append(Figure(f"auto to no codec, {at}", TO_NONE, one[AUTO], True))
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, worker, figures))

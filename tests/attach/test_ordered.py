@@ -1,0 +1,100 @@
+"""Messages that pair up by their order alone, in groups, as over NCCL: the same bytes as over Gloo, and an end where a
+worker is lost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import loops
+import ordered_groups
+import pytest
+import torch
+from given_gradients import ITERATIONS, SHAPES, SPECS, backward, model_of, plan_of, train
+from pool import Pool
+
+from relaxc.errors import ExchangeError
+
+MORE = {
+    "gather": "relax gradients { compress = 8bit, route = gather }",
+    "rounds": "relax with dpsgd { topology = one_peer_exponential }",
+    "pairs": "relax weights { topology = random_pairs }",
+    "push": "sgp",
+    "relay": "relaysgd",
+    "late": "relax updates { every = 2, compress = 4bit, delay = 1 }",
+    "two queues": "relax weights for ndim < 2 { topology = ring }\nrelax gradients { compress = 8bit }",
+    "low rank": "powersgd",
+}
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    return str(ordered_groups.built())
+
+
+def ordered(rank: int, workers: int, spec: str, library: str) -> tuple[list[bytes], int]:
+    with ordered_groups.standing_in(Path(library)) as made:
+        return train(rank, workers, spec, "cpu", SHAPES), len(made)
+
+
+@pytest.mark.parametrize("name", [*SPECS, *MORE])
+def test_ordered_messages_carry_what_tagged_ones_do(name: str, pool: Pool, library: str) -> None:
+    """In pieces, over several rounds; a codec whose blocks are sent again and asynchronous exchanges keep to Gloo."""
+    spec, workers = (SPECS | MORE)[name], 2 if name == "dense" else 4  # a sum of more than two is of any order
+    tagged = pool.run(train, workers, spec, "cpu", SHAPES)
+    for rank, (wanted, (found, groups)) in enumerate(
+        zip(tagged, pool.run(ordered, workers, spec, library), strict=True)
+    ):
+        assert [w == f for w, f in zip(wanted, found, strict=True)] == [True] * (ITERATIONS + 1), rank
+        assert (groups > 0) == (name != "modulo")
+
+
+def uneven(rank: int, workers: int, spec: str, library: str) -> list[bytes]:
+    """Gradients come one by one, slowly on the last rank: while it computes, others have nothing else to do."""
+    shapes = dict.fromkeys("abcd", (600, 600))
+    with ordered_groups.standing_in(Path(library)) if library else nullcontext():
+        model = model_of(shapes)
+        for parameter in model.values():
+            parameter.register_hook(lambda _: time.sleep(0.1 * (rank == workers - 1)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-6)
+        relaxed = plan_of(spec, shapes).attach(model, optimizer, timeout=20)
+        for iteration in range(3):
+            optimizer.zero_grad()
+            backward(model, rank, iteration)
+            optimizer.step()
+        relaxed.detach()
+    return [p.detach().numpy().tobytes() for p in model.values()]
+
+
+def test_groups_keep_their_order_where_gradients_are_ready_at_other_times(pool: Pool, library: str) -> None:
+    spec = "relax gradients { compress = 8bit }"
+    assert pool.run(uneven, 3, spec, library) == pool.run(uneven, 3, spec, "")
+
+
+def lost(rank: int, workers: int, spec: str, library: str, blocks: bool) -> str:
+    """Rank 1 stops after two iterations; the others wait for nothing, as on a device, or for their messages."""
+    with ordered_groups.standing_in(Path(library), blocks=blocks):
+        model = loops.mlp()
+        optimizer = loops.sgd(model)
+        _attached = loops.plan(spec).attach(model, optimizer, timeout=3)
+        try:
+            for t in range(2 if rank == 1 else 1000):
+                loops.backward(model, rank, t)
+                optimizer.step()
+                optimizer.zero_grad()
+                time.sleep(0.01)
+        except ExchangeError as error:
+            return str(error)
+        time.sleep(6)  # alive, so that the others' connections stay
+    return ""
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("spec", ["relax weights { compress = 8bit, topology = ring }"])
+def test_a_worker_that_is_lost_ends_the_run_with_where_it_was(
+    spec: str, blocks: bool, pool: Pool, library: str
+) -> None:
+    texts = pool.run(lost, 3, spec, library, blocks)
+    for rank in (0, 2):
+        assert "RX0603" in texts[rank] and "iteration 2" in texts[rank] and "rank 1" in texts[rank], texts
