@@ -1,5 +1,5 @@
-"""`compress = auto` against each fixed codec, and against no codec, on two hosts at several rates: one pinned core each,
-real computation.
+"""`compress = auto` against each fixed codec, and against no codec, on two hosts at several rates: one pinned core
+each, real computation.
 
 A plan for each way is compiled once, for the network that was measured in the same run, and loaded by both workers. All
 ways take turns, a window of iterations each; measured is the median over windows.
@@ -7,6 +7,7 @@ ways take turns, a window of iterations each; measured is the median over window
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from datetime import timedelta
@@ -15,11 +16,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from on_hosts import Figure, main, run_workers
-from predicted import Task, measured_network, seconds_of, tasks, training
 from predicted import Run as Turn
+from predicted import Task, measured_network, seconds_of, tasks, training
 
 import relaxc
 from relaxc.choose import CODECS
+from relaxc.cli_compile import compile
 from relaxc.demo.hosts import shaped_hosts
 from relaxc.schedule.network_file import write_network
 
@@ -27,6 +29,7 @@ HOSTS = 2
 RATES = (20, 100, 1000)
 ROUNDS = 7
 AUTO, NONE = "auto", "none"
+SAMPLES = {"mlp": "f32[768,768]", "transformer": "i64[4,64]<64"}
 TO_BEST, TO_NONE = 1.05, 1.03
 
 
@@ -34,21 +37,19 @@ def spec(codec: str) -> str:
     return f"relax gradients {{ compress = {codec} }}"
 
 
-def compiled(task: Task, network: Path) -> dict[str, str]:
-    """The folders of plans that all workers load: rank 0 makes them, while the other computes as it would beside it."""
-    made: list[dict[str, str] | None] = [None]
+def compiled(name: str, folder: Path, network: Path) -> None:
+    """A plan's folder for each way, as `relaxc compile` writes it: by rank 0, while the others wait."""
     if dist.get_rank() == 0:
-        made[0] = {
-            codec: str(relaxc.compile(spec(codec), model=task.make(), sample=task.sample, network=str(network),
-                                      workers=HOSTS).folder)
-            for codec in (AUTO, *CODECS)
-        }  # fmt: skip
-    dist.broadcast_object_list(made)
-    assert made[0] is not None
-    return made[0]
+        for codec in (AUTO, *CODECS):
+            text = folder / f"{codec}.relax"
+            text.write_text(spec(codec))
+            model = ["--model", f"predicted:{name}", "--sample", SAMPLES[name]]
+            fitted = ["--network", str(network), "--workers", str(HOSTS), "-o", str(folder / codec)]
+            assert compile([str(text), *model, *fitted]) == 0
+    dist.barrier()
 
 
-def begin(way: str, folder: str, task: Task) -> Turn:
+def begin(way: str, folder: Path, task: Task) -> Turn:
     torch.manual_seed(0)
     model = task.make()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -56,12 +57,13 @@ def begin(way: str, folder: str, task: Task) -> Turn:
     return Turn(way, training(model, optimizer, task.sample), relaxed)
 
 
-def ratios(task: Task, network: Path) -> dict[str, float]:
+def ratios(task: Task, folder: Path) -> dict[str, float]:
     """Medians over rounds of each way's seconds to those of no codec."""
-    turns = [begin(way, folder, task) for way, folder in compiled(task, network).items()]
-    for _ in range(ROUNDS + 1):
+    turns = [begin(way, folder / way, task) for way in (AUTO, *CODECS)]
+    for round_ in range(ROUNDS + 1):
         for turn in turns:
             turn.windows.append(seconds_of(turn))
+        print(f"round {round_}", flush=True)  # who says nothing for long is taken for lost
     for turn in turns:
         turn.relaxed.detach()
     seconds = {turn.spec: torch.tensor(turn.windows[1:]) for turn in turns}
@@ -75,13 +77,17 @@ def worker() -> None:
     os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
     network = measured_network([spec(codec) for codec in CODECS if codec != NONE])
     found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.json"
+    for name, task in tasks(stand_in=False).items():
+        shared: list[str | None] = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(shared)
+        folder = Path(shared[0] or "")
         if dist.get_rank() == 0:
-            write_network(path, network)
-        for name, task in tasks(stand_in=False).items():
-            found[name] = ratios(task, path)
+            write_network(folder / "network.json", network)
+        compiled(name, folder, folder / "network.json")
+        found[name] = ratios(task, folder)
         dist.barrier()
+        if dist.get_rank() == 0:
+            shutil.rmtree(folder)
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.destroy_process_group()

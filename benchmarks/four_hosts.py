@@ -1,9 +1,9 @@
 """A character transformer of 3 M parameters on four hosts at 100 Mbit/s and 1 Gbit/s: what each way to exchange adds
 to a step, and the held-out loss that it has after the same samples.
 
-All take turns in one run, two periods of steps each, over links shaped with ``tc tbf``. The second period is timed: what
-the first one left under way has its cost there, as in a run of one way alone. Exposed time is a step minus the same step
-without an exchange.
+All take turns in one run, two periods of steps each, over links shaped with ``tc tbf``. The second period is timed:
+what the first one left under way has its cost there, as in a run of one way alone. Exposed time is a step minus the
+same step without an exchange.
 """
 
 import argparse
@@ -86,9 +86,10 @@ def ways() -> dict[str, Make]:
 def measure(data: Data, names: list[str]) -> dict[str, dict[str, float]]:
     settings = Settings(steps=2 * TURNS * PERIOD)
     runs = [begin(name, make, settings) for name, make in ways().items() if name in names]
-    for _ in range(TURNS):
+    for turn in range(TURNS):
         for run in runs:
             run.turn(settings, data)
+            print(f"turn {turn} of {run.name}", flush=True)  # who says nothing for long is taken for lost
     found = {}
     for run in runs:
         loss = run.loss(settings, data)

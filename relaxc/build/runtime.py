@@ -93,12 +93,13 @@ def _load(path: Path) -> ModuleType:
 
 
 class Sources:
-    """The runtime's sources: `files` are compiled, `digest` covers them and every header."""
+    """The runtime's sources: `files` are compiled, `digest` covers them and every header that they include. Of relaxrt/
+    those are the ABIs alone; what else is there is generated kernels'."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files = sorted(folder.glob("*.cpp"))
-        headers = sorted(folder.rglob("*.h"))
+        headers = sorted([*folder.glob("*.h"), *(folder / "relaxrt").glob("*abi.h")])
         self.headers = cache.key_of(p for h in headers for p in (h.relative_to(folder).as_posix(), h.read_bytes()))
         self.digest = cache.key_of([self.headers, *(part for f in self.files for part in (f.name, f.read_bytes()))])
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from relaxc.emit import cpu_costs
-from relaxc.emit.kernel import BLOCKWISE, BlockKernel, Store, Value
+from relaxc.emit.kernel import BLOCKWISE, BlockKernel, Section, Store, Value
 from relaxc.emit.spelling import Array, Item, KernelView, SectionView, sections, template
 from relaxc.emit.stages import Loop
 
 STACK_BYTES = 1 << 16
 """Scratch beyond this is not put on the stack of whatever thread runs the kernel."""
 ASKING = range(128, 4097)
-"""Block sizes at which the last of several runs over a block asks memory for later blocks (relaxrt/ahead.h)."""
+"""Block sizes at which kernels ask memory for later blocks (relaxrt/ahead.h)."""
 SHORTEST_DISTANCE = 1024
-"""How far ahead, in elements, and at least a block. Measured: minmax 8bit 1.28 -> 1.60 of memcpy, with the residual
-0.77 -> 1.04; half the distance gave 1.40 and 0.98."""
+"""How far ahead, in elements, and at least a block. Measured: encoding minmax 8bit 1.28 -> 1.60 of memcpy, with the
+residual 0.77 -> 1.04; half the distance gave 1.40 and 0.98. Decoding 0.79 -> 1.09; adding up four messages and encoding
+0.43 -> 0.47 of its own traffic."""
 
 
 def emit_kernels(kernels: Sequence[BlockKernel]) -> str:
@@ -29,14 +30,35 @@ def emit_kernels(kernels: Sequence[BlockKernel]) -> str:
 
 
 class _SectionView(SectionView):
+    def __init__(self, section: Section, arrays: list[Array], items: list[Item]) -> None:
+        self.lent = _lent(section, arrays)
+        super().__init__(section, cpu_costs.scratch(section) - self.lent.keys(), items)
+
+    def whole_block(self, number: int) -> str:
+        """Where a value is, element after element."""
+        return self.lent[number].name if number in self.lent else f"{self.names[number]}_scratch"
+
     def ask_for(self, arrays: list[Array]) -> None:
-        """Of these a last run asks memory for a later part, where they are loaded."""
+        """Of these runs ask memory for a later part: of what is written and not read always, since the processor does
+        not see that coming; of what is read only where other runs over the block come between."""
         loaded = {int(v.detail or 0) for v in self.values if v.op == "operand" and v.per_element}
-        self.ahead = [arrays[n] for n in sorted(loaded) if arrays]
+        stored = {s.number for s in self.section.stores if s.target == "operand" and s.per_element}
+        self.ahead = [arrays[n] for n in sorted(loaded | stored) if arrays]
+        self.written = [arrays[n] for n in sorted(stored - loaded) if arrays]
 
     def loops(self, stage: int) -> Iterator[tuple[Loop, list[Array]]]:
         """With the operands of which a run asks memory for a later part."""
-        yield from ((loop, self.ahead if loop.last else []) for loop in self.staged.loops(stage))
+        for loop in self.staged.loops(stage):
+            only = self.written if self.section.stages == 1 and not loop.ordered else []
+            yield loop, self.ahead if loop.last else only
+
+
+def _lent(section: Section, arrays: list[Array]) -> dict[int, Array]:
+    """What is made of a whole block reads an operand where it is, if that has the arithmetic's type and is not written
+    to meanwhile."""
+    made_of = {a for v in section.values if v.op in BLOCKWISE for a in v.arguments}
+    operands = {n: arrays[int(section.values[n].detail or 0)] for n in made_of if section.values[n].op == "operand"}
+    return {n: array for n, array in operands.items() if array.kind in ("f32", "f64") and not array.stored}
 
 
 class _View(KernelView):
@@ -49,9 +71,10 @@ class _View(KernelView):
     def __init__(self, kernel: BlockKernel) -> None:
         super().__init__(kernel)
         self.distance = max(self.block or 0, SHORTEST_DISTANCE)
-        made = [_SectionView(s, cpu_costs.scratch(s), self.items) for s in sections(kernel)]
+        self.asks = self.block in ASKING
+        made = [_SectionView(s, self.arrays, self.items) for s in sections(kernel)]
         for section in made:
-            section.ask_for(self.arrays if self.block in ASKING else [])
+            section.ask_for(self.arrays if self.asks else [])
         self.main, self.gather = made[-1], made[0] if kernel.gather else None
         self.wide = cpu_costs.wide([v.op for v in self.values])
         self.places: dict[str, int] = {}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import struct
+import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import jinja2
+from jinja2.bccache import Bucket
 
-from relaxc import resources
+import relaxc
+from relaxc import keep, resources
 from relaxc.emit.arithmetic import PLAIN
 from relaxc.emit.kernel import BlockKernel, Operand, Section, Value
 from relaxc.emit.operands import ONE
@@ -28,9 +33,14 @@ CALLS = frozenset({*PLAIN.values(), "divide", "power", "finite", "guard"})
 @cache
 def template(name: str) -> jinja2.Template:
     """Of codegen/."""
-    loader = jinja2.FileSystemLoader(resources.folder("codegen"))
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=loader,
+        loader=jinja2.FileSystemLoader(resources.folder("codegen")),
+        bytecode_cache=_Kept(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -38,7 +48,25 @@ def template(name: str) -> jinja2.Template:
     )
     environment.filters["literal"] = literal
     environment.globals["calls"] = CALLS
-    return environment.get_template(name)
+    return environment
+
+
+class _Kept(jinja2.BytecodeCache):
+    """Templates as Python, which takes jinja2 longer to make than to run."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        kept = keep.recall(_path(bucket))
+        if kept is not None:
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        keep.remember(_path(bucket), bucket.bytecode_to_string())
+
+
+def _path(bucket: Bucket) -> Path:
+    made_by = f"{relaxc.__version__} {jinja2.__version__} {sys.version}"
+    name = hashlib.sha256(f"{made_by} {bucket.key} {bucket.checksum}".encode()).hexdigest()
+    return resources.cache_folder() / "templates" / f"{name[:32]}.bytecode"
 
 
 def literal(number: float, real: str) -> str:

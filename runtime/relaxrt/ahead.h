@@ -16,4 +16,10 @@ RELAXRT_INLINE void ask_for(const Item* items) {
   for (int32_t i = 0; i < PART; i += LINE_BYTES / int32_t(sizeof(Item))) __builtin_prefetch(items + i, written);
 }
 
+// Of a message the block that comes `blocks` of `bytes` later.
+template <int written>
+RELAXRT_INLINE void ask_for_message(const uint8_t* block, int64_t blocks, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(block + blocks * bytes + i, written);
+}
+
 }  // namespace relaxrt
