@@ -18,8 +18,9 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import ways as ways_
 from on_hosts import Figure, run_workers, show
-from ways import ASYNCHRONOUS, BASELINES, EVERY_STEP, PERIOD, PERIODIC, Make, Way, alone, spec
+from ways import ASYNCHRONOUS, BASELINES, EVERY_STEP, FITTED, PERIOD, PERIODIC, Make, Way, alone, fitted, spec
 
 from relaxc.demo import batches, corpus
 from relaxc.demo.hosts import Unavailable, shaped_hosts
@@ -80,7 +81,8 @@ def begin(name: str, make: Make, settings: Settings) -> Run:
 
 def ways() -> dict[str, Make]:
     specs = {**EVERY_STEP, **PERIODIC, **ASYNCHRONOUS}
-    return {ALONE: alone, **BASELINES, **{name: spec(text) for name, text in specs.items()}}
+    made = {name: spec(text) for name, text in specs.items()} | {name: fitted(text) for name, text in FITTED.items()}
+    return {ALONE: alone, **BASELINES, **made}
 
 
 def measure(data: Data, names: list[str]) -> dict[str, dict[str, float]]:
@@ -122,9 +124,10 @@ def best(found: Found, names: list[str], good: Callable[[str], bool]) -> str:
 def against(found: Found, baseline: str, at: str) -> Figure:
     """The best spec that trains as well as this baseline does, after as many samples."""
     limit = found[baseline]["loss"] + SLACK
-    if all(found[n]["loss"] > limit for n in EVERY_STEP if n in found):
+    specs = [*EVERY_STEP, *FITTED]
+    if all(found[n]["loss"] > limit for n in specs if n in found):
         return Figure(f"no spec trains as well as {baseline} {at}", ASKED["every step"], math.inf, True)
-    every = best(found, list(EVERY_STEP), lambda n: found[n]["loss"] <= limit)
+    every = best(found, specs, lambda n: found[n]["loss"] <= limit)
     ratio = exposed(found, every) / exposed(found, baseline)
     return Figure(f"{every}: exposed time to {baseline}'s {at}", ASKED["every step"], ratio, True)
 
@@ -162,16 +165,20 @@ def main() -> int:
     parser.add_argument("--rates", default=",".join(map(str, RATES)))
     parser.add_argument("--ways", default=";".join(ways()))
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--megabits", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names = arguments.ways.split(";")
     if arguments.worker:
+        ways_.megabits = arguments.megabits
         worker(names)
         return 0
     made: list[Figure] = []
     try:
         for megabits in map(int, arguments.rates.split(",")):
             with shaped_hosts(HOSTS, megabits) as hosts:
-                found: Found = run_workers(hosts, __file__, ["--ways", arguments.ways])  # type: ignore[assignment]
+                found: Found = run_workers(  # type: ignore[assignment]
+                    hosts, __file__, ["--ways", arguments.ways, "--megabits", str(megabits)]
+                )
             if not arguments.json:
                 tell(megabits, found)
             made += figures(megabits, found)

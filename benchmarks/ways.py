@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +18,12 @@ from torch.distributed.algorithms.model_averaging import averagers
 from torch.nn.parallel import DistributedDataParallel
 
 import relaxc
+from relaxc import resources
+from relaxc.cli_compile import compile
+from relaxc.demo.model import CharTransformer
+from relaxc.demo.size import Size
 
+SIZE = Size()
 PERIOD = 8
 Forward = Callable[[torch.Tensor], torch.Tensor]
 
@@ -71,6 +79,40 @@ def post_local(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
     return Way(parallel, lambda: averager.average_parameters(parallel.parameters()), nullcontext, _nothing)
 
 
+megabits = 0
+"""Of the links, which plans are fitted to."""
+
+
+def model() -> CharTransformer:
+    return CharTransformer(SIZE)
+
+
+def fitted(text: str) -> Make:
+    """A plan for this model and network, compiled by rank 0 and loaded by all."""
+
+    def make(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+        shared: list[str | None] = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+        dist.broadcast_object_list(shared)
+        folder = Path(shared[0] or "")
+        if dist.get_rank() == 0:
+            (folder / "way.relax").write_text(text if " " in text else shipped(text))
+            sample = ["--model", "ways:model", "--sample", f"i64[1,{SIZE.context}]<128"]
+            among = ["--network", f"{megabits}Mbps, 100us", "--workers", str(dist.get_world_size())]
+            assert compile([str(folder / "way.relax"), *sample, *among, "-o", str(folder / "plan")]) == 0
+        dist.barrier()
+        relaxed = relaxc.load(folder / "plan").attach(model, optimizer)
+        dist.barrier()
+        if dist.get_rank() == 0:
+            shutil.rmtree(folder)
+        return Way(model, _nothing, relaxed.consensus, relaxed.detach)
+
+    return make
+
+
+def shipped(name: str) -> str:
+    return (resources.folder("specs") / f"{name}.relax").read_text()
+
+
 def spec(text: str) -> Make:
     def make(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
         relaxed = relaxc.compile(text).attach(model, optimizer)
@@ -88,12 +130,15 @@ BASELINES: dict[str, Make] = {
 EVERY_STEP = {
     "quickstart (4bit)": "quickstart",
     "1bit": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
-    "1bit, a step late": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit, delay = 1 }",
     "powersgd, rank 4": "powersgd",
     "choco on a ring, 1bit": "choco",
     "sparta": "sparta",
-    "sparta, 2%": "relax with sparta { part = 2% }",
 }
+FITTED = {
+    "choco, fitted": "choco",
+    "1bit, fitted": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
+}
+"""Of those that exchange in every step."""
 PERIODIC = {
     "local_sgd": f"relax with local_sgd {{ period = {PERIOD} }}",
     "updates, 4bit": f"relax updates {{ every = {PERIOD}, compress = 4bit }}",

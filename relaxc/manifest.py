@@ -189,10 +189,12 @@ class ParameterPlan(msgspec.Struct, frozen=True):
 
 
 class BucketPlan(msgspec.Struct, frozen=True):
-    """Parameters of one body and dtype, by name, in the order in which they are expected."""
+    """Parameters of one body and dtype, by name, in the order in which they are expected. `readers` are the modules
+    that first read them in a forward, by dotted name: of programs, where all are known."""
 
     body: int
     parameters: tuple[str, ...]
+    readers: tuple[str, ...] = ()
 
 
 class FitPlan(msgspec.Struct, frozen=True):

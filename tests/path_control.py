@@ -13,6 +13,7 @@ from relaxc.program.flights import DROP, LAND, Flight
 from relaxc.program.ir import ASYNC
 from relaxc.program.paths import Guard, SetNumber
 from relaxc.wire.draws import geometric, head_start
+from relaxc.wire.parameters import elements_before
 
 
 @dataclass
@@ -103,7 +104,8 @@ class Control:
         if every.how == "geometric":
             return geometric(self.run.owner.seed, block, reached, period)
         if every.how == "staggered" and reached == 0:
-            counts.waited[block] = head_start(self.run.parameter.number, len(self.run.owner.parameters), period)
+            before, total = elements_before(self.run.owner.parameters)
+            counts.waited[block] = head_start(before[self.run.parameter.number], total, period)
         waited = counts.waited.get(block, 0) + 1
         counts.waited[block] = 0 if waited >= period else waited
         return waited >= period

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def given(program: Program, workers: int, number: int, of: Setup) -> Given:
         uniforms,
         places,
         lambda count, mean: geometric(SEED, blocks[0], count, mean),
-        lambda period: head_start(number, len(of.shapes), period),
+        lambda period: head_start(sum(map(prod, of.shapes[:number])), sum(map(prod, of.shapes)), period),
         shares(number, elements, codec.layout if codec else Layout(1, ()), workers),
         lambda count: torch.from_numpy(first_q(SEED, low_rank, number, count)),
     )

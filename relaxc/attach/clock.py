@@ -13,6 +13,7 @@ from relaxc.attach.cohort import Cohort
 from relaxc.attach.cohort_state import Moment, flat, moment, restore
 from relaxc.attach.lanes import STAGES, Lane
 from relaxc.attach.runner import Runner
+from relaxc.attach.tail import Tail
 from relaxc.errors import ExchangeError, ModelError
 
 
@@ -41,6 +42,8 @@ class Clock:
         self._strides = [tensor.stride() for tensor in self.tensors]
         self._versions: list[int] = []
         self._in_backward: list[int] = []
+        self.tail: Tail | None = None
+        """Once the next forward has begun, if each bucket is completed where that reads it."""
         self.restart = False
         """Whether weights were loaded before the first iteration: states begin from those."""
         self.resumed = False
@@ -110,12 +113,22 @@ class Clock:
 
     def complete(self) -> None:
         """See that weights are what the last iteration makes of them."""
-        if self.reached is Reached.AFTER:
-            if self.does("tail"):
-                self._refuse_changed("call relaxed.complete() before you change them")
+        if self.reached is not Reached.AFTER:
+            return
+        if self.tail is None:
+            self._refuse_changed_behind_the_step()
             self._run("tail", Reached.NOTHING)
-            for cohort in self.cohorts:
-                cohort.commit()
+        else:
+            self.tail.rest()
+            self.reached, self.tail = Reached.NOTHING, None
+        for cohort in self.cohorts:
+            cohort.commit()
+
+    def open_tail(self) -> None:
+        """What is left of the last iteration, if something is, is done bucket by bucket from here on."""
+        if self.tail is None and self.late and self.does("tail"):
+            self._refuse_changed_behind_the_step()
+            self.tail = Tail(self.cohorts, self._runner)
 
     def land(self) -> None:
         """Outside of an iteration: what has arrived lands. One that had begun begins anew, with what the weights are
@@ -153,7 +166,7 @@ class Clock:
 
     def rewind(self) -> None:
         """Forget that the iteration has begun, for a state that is loaded: it begins again when it must."""
-        self.reached, self.backwards = Reached.NOTHING, 0
+        self.reached, self.backwards, self.tail = Reached.NOTHING, 0, None
         self.restart, self.resumed = False, True
 
     def restore(self) -> None:
@@ -187,6 +200,10 @@ class Clock:
             )  # fmt: skip
         self._in_backward = versions
         self.backwards += 1
+
+    def _refuse_changed_behind_the_step(self) -> None:
+        if self.does("tail"):
+            self._refuse_changed("call relaxed.complete() before you change them")
 
     def _refuse_changed(self, help: str) -> None:
         versions = self._now()

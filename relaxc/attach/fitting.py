@@ -83,6 +83,14 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
     return program
 
 
+def unfit(manifest: Manifest, workers: int) -> list[str]:
+    """What a user should hear where the plan was fitted to another number of workers."""
+    if manifest.fit is None or manifest.fit.workers == workers:
+        return []
+    fitted = f"the plan was fitted to {manifest.fit.workers} workers, and {workers} train"
+    return [f"{fitted}: its buckets and codecs were chosen for those; compile it with --workers {workers}"]
+
+
 def refuse_backend(manifest: Manifest, backend: str) -> None:
     """Raise ExchangeError (RX0625) for pairs of whoever is ready on a group whose messages can't wait for two alone."""
     if "nccl" in backend and any(_by_readiness(body.program) for body in manifest.bodies if body.program is not None):

@@ -12,6 +12,7 @@ from relaxc.errors import ModelError
 from relaxc.manifest import Manifest, PathPlan, ProgramPlan
 from relaxc.wire.draws import head_start
 from relaxc.wire.numbers import evaluate, names
+from relaxc.wire.parameters import elements_before
 
 IGNORED = ("weight_decay", "momentum")
 
@@ -36,6 +37,7 @@ def places(
         for group, settings in enumerate(optimizer.param_groups)
         for tensor in settings["params"]
     }
+    before, total = elements_before(read.parameters)
     found = []
     for parameter, tensor in zip(read.parameters, read.tensors, strict=True):
         program = manifest.bodies[bodies[parameter.number]].program
@@ -44,18 +46,18 @@ def places(
                 "RX0414", f"parameter {parameter.name} is in no optimizer, whose step its program needs",
                 "give it to an optimizer that you pass to attach, or freeze it",
             )  # fmt: skip
-        heads = _heads(program, parameter.number, len(read.parameters), workers) if program else ()
+        heads = _heads(program, before[parameter.number], total, workers) if program else ()
         found.append(Place(*owner.get(id(tensor), (-1, -1)), heads))
     return found
 
 
-def _heads(program: ProgramPlan, number: int, total: int, workers: int) -> tuple[tuple[int, int], ...]:
+def _heads(program: ProgramPlan, before: int, total: int, workers: int) -> tuple[tuple[int, int], ...]:
     fixed = {"t": 0.0, "workers": float(workers)}
     for state in program.states:
         if state.shape == "number":
             fixed[state.name] = evaluate(state.initial, fixed)
     staggered = [c for c in program.control if c.kind == "every" and c.how == "staggered"]
-    return tuple((c.block, head_start(number, total, evaluate(c.value, fixed))) for c in staggered)
+    return tuple((c.block, head_start(before, total, evaluate(c.value, fixed))) for c in staggered)
 
 
 def refuse_ignored(

@@ -21,7 +21,7 @@ from relaxc.attach.broadcast import broadcast_model
 from relaxc.attach.devices import device_library, on_device
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
-from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unsettled
+from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unfit, unsettled
 from relaxc.attach.footprint import bytes_needed, refuse_full
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.ordered import by_host, by_nccl, over_nccl
@@ -137,6 +137,7 @@ class Plan:
             agree_with(run, facts, groups.rank)
         doubts = [f"`{b.statement}` governs no parameter of this model" for b in idle_bodies(manifest, schedule.bodies)]
         doubts += [*machines.doubts(self.manifest), *disconnected(manifest, groups.workers), *shaky]
+        doubts += unfit(manifest, groups.workers)
         for doubt in doubts if groups.rank == 0 else ():
             warnings.warn(doubt, stacklevel=3)
         return manifest, read, schedule, fitted, kernels

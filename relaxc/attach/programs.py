@@ -23,6 +23,7 @@ from relaxc.attach.groups import PATIENCE, Groups, join_group
 from relaxc.attach.lanes import Lane
 from relaxc.attach.low_rank import start_factors
 from relaxc.attach.matching import Matchmaker
+from relaxc.attach.needs import Needs, refuse_unread
 from relaxc.attach.parameters import ModelParameters
 from relaxc.attach.places import Place
 from relaxc.attach.runner import Runner
@@ -55,6 +56,9 @@ class Programs:
         self.paused = False
         """Within consensus() and swap()."""
 
+        self.needs: Needs | None = None
+        """Where weights are waited for bucket by bucket."""
+
         self.copy_state: Callable[[], bytes] = bytes
         """What one that comes back takes over from this worker."""
 
@@ -67,7 +71,10 @@ class Programs:
 
     @property
     def idle(self) -> bool:
-        """Whether asking for weights has nothing left to do: the whole model's forward has asked already."""
+        """Whether asking for weights has nothing left to do: the whole model's forward has asked already, or asks for
+        each bucket where it is read."""
+        if self.needs is not None and self.needs.inside:
+            return True
         return all(clock.reached is Reached.BEGIN and not clock.backwards for clock in self.clocks)
 
     def begin(self) -> None:
@@ -78,8 +85,9 @@ class Programs:
         """At the end of an exchanging backward. `fired` tells by parameter whether it had a gradient."""
         with torch.no_grad():
             for clock in self.clocks:
-                if clock.late and clock.does("tail"):
+                if clock.late and clock.does("tail") and clock.tail is None:
                     raise _not_asked()
+                refuse_unread(clock, fired)
                 clock.begin()
                 if self.shadowing or _touched(clock, fired):
                     clock.count_backward()
@@ -125,19 +133,21 @@ class Programs:
             assert self.asynchrony.door is not None
             self.asynchrony.door.give(self.copy_state)
 
-    def asked(self, training: bool) -> None:
+    def asked(self, training: bool, whole: bool = True) -> None:
         """Weights are needed. Where that is for training, the next iteration begins, and a step that was left out is
-        noticed."""
+        noticed. `whole`: by a forward of the whole model."""
         if self.paused:
             return
         self._fresh = self._fresh or training
-        for clock in self.clocks:
-            if training:
-                self._make_up(clock)
-                self._refuse_dropped(clock)
-                clock.begin()
-            else:
+        if not training:
+            for clock in self.clocks:
                 clock.complete()
+            return
+        for clock in self.clocks:
+            self._make_up(clock)
+            self._refuse_dropped(clock)
+        if self.needs is None or not (whole and self.needs.enter()):
+            self.begin()
 
     def make_up(self) -> None:
         for clock in self.clocks:

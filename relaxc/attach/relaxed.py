@@ -22,13 +22,14 @@ from relaxc.attach.failure import Watch
 from relaxc.attach.guards import BeforeForward, ForwardGuard, StepGuard
 from relaxc.attach.joining import Join
 from relaxc.attach.late import HideUnlanded
+from relaxc.attach.needs import needs_of
 from relaxc.attach.profiling import profiled
 from relaxc.attach.program_state import ProgramState
 from relaxc.attach.programs import Programs
 from relaxc.attach.recording import Recorder
 from relaxc.attach.reports import residual_norms, stats_of
 from relaxc.attach.step_hooks import StepHooks
-from relaxc.attach.stepping import Asked, AskedOfPart, ProgramStep
+from relaxc.attach.stepping import Asked, AskedOfPart, Left, ProgramStep, Read
 from relaxc.errors import ExchangeError, ModelError, RelaxError
 
 _attached: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -94,11 +95,19 @@ class Relaxed:
             return
         self._removable.append(model.register_forward_pre_hook(Asked(self._programs, "forward")))
         for module in self._parts():
-            self._removable.append(module.register_forward_pre_hook(AskedOfPart(self._programs, "forward")))
+            self._removable.append(module.register_forward_pre_hook(AskedOfPart(self._programs, "part")))
+        self._hook_readers(model, self._programs)
         for module in model.modules():
             reading, loading = Asked(self._programs), Asked(self._programs, "loading")
             self._removable.append(module.register_state_dict_pre_hook(reading))  # type: ignore[no-untyped-call]
             self._removable.append(module.register_load_state_dict_pre_hook(loading))  # type: ignore[no-untyped-call]
+
+    def _hook_readers(self, model: nn.Module, programs: Programs) -> None:
+        """Where weights may be waited for bucket by bucket."""
+        programs.needs = needs_of(self._manifest, model, programs.clocks)
+        if programs.needs is not None:
+            self._removable.append(model.register_forward_hook(Left(programs)))
+            self._removable += [m.register_forward_pre_hook(Read(programs)) for m in programs.needs.modules]
 
     def _remembers(self) -> bool:
         """Whether something of scaled gradients lives on to the next iteration."""

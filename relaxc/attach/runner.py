@@ -61,6 +61,11 @@ class Runner:
             for lane in cohort.lanes.values():
                 lane.stage_done(name, cohort.path)
 
+    def part(self, cohort: Cohort, site: Site, name: str) -> None:
+        """A stage that starts no exchange, of one bucket alone."""
+        for operation in cohort.stage(name):
+            self._operate(cohort, site, operation)
+
     def start(self, cohorts: Sequence[Cohort]) -> None:
         """Compute the states that are no numbers, at attach."""
         for cohort in cohorts:

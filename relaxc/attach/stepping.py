@@ -94,8 +94,8 @@ def _closed(closure: Callable[[], Any]) -> Callable[[], Any]:
 
 class Asked:
     """Hooks on a module: weights are asked for, so the last iteration must be complete. What it is `for_` tells the
-    rest: for a forward the next iteration begins, and when other weights are loaded it begins anew. Copies and pickles
-    of the module carry one that does nothing."""
+    rest: for a forward (of a part, too) the next iteration begins, and when other weights are loaded it begins anew.
+    Copies and pickles of the module carry one that does nothing."""
 
     def __init__(self, programs: Programs | None = None, for_: str = "reading") -> None:
         self._programs = weakref.ref(programs) if programs is not None else _nobody
@@ -111,8 +111,8 @@ class Asked:
         if programs is None:
             return
         with torch.no_grad():
-            if self._for == "forward":
-                programs.asked(training)
+            if self._for in ("forward", "part"):
+                programs.asked(training, whole=self._for == "forward")
             elif self._for == "loading":
                 programs.rewind()
             else:
@@ -129,6 +129,28 @@ class AskedOfPart(Asked):
         programs = self._programs()
         if programs is not None and not programs.idle:
             super().__call__(module)
+
+
+class Left(Asked):
+    """At the end of the whole model's forward, where buckets are waited for one by one."""
+
+    @_disable_dynamo
+    def __call__(self, module: nn.Module, *_: Any) -> None:
+        programs = self._programs()
+        if programs is not None and programs.needs is not None:
+            programs.needs.leave()
+
+
+class Read(Asked):
+    """Before the forward of a module that reads weights first."""
+
+    def __call__(self, module: nn.Module, *_: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        programs = self._programs()
+        if programs is not None and programs.needs is not None and not programs.paused:
+            with torch.no_grad():
+                programs.needs.read(module)
 
 
 def _nobody() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -94,18 +96,40 @@ def _load(path: Path) -> ModuleType:
 
 class Sources:
     """The runtime's sources: `files` are compiled, `digest` covers them and every header that they include. Of relaxrt/
-    those are the ABIs alone; what else is there is generated kernels'."""
+    those are the ABIs; the rest is for generated kernels, and changes without a build of the runtime."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.files = sorted(folder.glob("*.cpp"))
-        headers = sorted([*folder.glob("*.h"), *(folder / "relaxrt").glob("*abi.h")])
-        self.headers = cache.key_of(p for h in headers for p in (h.relative_to(folder).as_posix(), h.read_bytes()))
-        self.digest = cache.key_of([self.headers, *(part for f in self.files for part in (f.name, f.read_bytes()))])
+        self.digest = self._digest_of(self.files)
+
+    def digest_of(self, file: Path) -> str:
+        """Of one of the files and what it includes."""
+        return self._digest_of([file])
+
+    def _digest_of(self, files: Sequence[Path]) -> str:
+        read = [*files, *sorted(_included(files))]
+        return cache.key_of(part for f in read for part in (f.relative_to(self.folder).as_posix(), f.read_bytes()))
 
     @classmethod
     def read(cls) -> Sources:
         return cls(resources.folder("runtime"))
+
+
+_INCLUDE = re.compile(rb'^#include "([^"]+)"', re.MULTILINE)
+
+
+def _included(files: Sequence[Path]) -> set[Path]:
+    """All headers of ours that these files include, and those do in turn."""
+    found: set[Path] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        near = {file.parent / name.decode() for name in _INCLUDE.findall(file.read_bytes())}
+        new = {path for path in near if path.is_file()} - found
+        found |= new
+        waiting += new
+    return found
 
 
 class _Recipe:
@@ -136,7 +160,7 @@ class _Recipe:
         return f"{minutes} minutes" if minutes > 1 else "a minute"
 
     def compile(self, source: Path) -> Path:
-        key = cache.key_of([source.name, source.read_bytes(), self.sources.headers, self.settings])
+        key = cache.key_of([self.sources.digest_of(source), self.settings])
 
         def make(folder: Path) -> None:
             arguments = [*self.flags, *self.includes, "-c", str(source), "-o", "object.o"]

@@ -65,7 +65,7 @@ from relaxc.topology.kinds import located as located_topology
 from relaxc.topology.topology import Topology
 from relaxc.topology.weights import own_weight, weights
 from relaxc.wire.draws import geometric, head_start
-from relaxc.wire.parameters import Parameter
+from relaxc.wire.parameters import Parameter, elements_before
 from relaxc.wire.routes import located as located_route
 from relaxc.wire.selection import assign
 
@@ -98,6 +98,7 @@ class Interpreter:
         post: Post | None = None,
     ) -> None:
         self.program, self.parameters, self.workers, self.seed = program, parameters, workers, seed
+        self._before, self._elements = elements_before(parameters)
         self.optimizer = optimizer
         self.iteration = 0
         self.inner = inner
@@ -241,7 +242,7 @@ class Interpreter:
         if every.how == "geometric":
             return geometric(self.seed, block, reached, period)
         if every.how == "staggered" and reached == 0:
-            store.waited[block] = head_start(scope.parameter.number, len(self.parameters), period)
+            store.waited[block] = head_start(self._before[scope.parameter.number], self._elements, period)
         waited = store.waited.get(block, 0) + 1
         store.waited[block] = 0 if waited >= period else waited
         return waited >= period

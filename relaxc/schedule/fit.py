@@ -65,8 +65,15 @@ def fit(manifest: Manifest, profile: Profile, network: Network, workers: int) ->
     programs = fitted_lines(_program_lines(manifest, parameters, bodies, profile, network, workers), manifest)
     finish = max((fitted.found.finish for fitted in gradients), default=0.0)
     leaving, needed = _ordered(gradients), _ordered(programs)
-    backwards = [BucketPlan(plan.body, plan.parameters[::-1]) for plan in reversed(needed)]
+    read_by = {} if profile.late_gradients else {p.name: p.module for p in profile.parameters if p.needed is not None}
+    backwards = [_needed(plan, read_by) for plan in reversed(needed)]
     return FitPlan(workers, network.source, tuple(leaving), tuple(backwards), finish)
+
+
+def _needed(plan: BucketPlan, read_by: Mapping[str, str]) -> BucketPlan:
+    """In the order in which forward reads them."""
+    names = plan.parameters[::-1]
+    return BucketPlan(plan.body, names, tuple(read_by.get(name, "") for name in names))
 
 
 def with_fit(manifest: Manifest, fit: FitPlan) -> Manifest:

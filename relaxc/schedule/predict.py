@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from relaxc.manifest import Manifest
 from relaxc.schedule.buckets import Bucket
+from relaxc.schedule.needs import lands_by_parts, readers
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict_cohort import periods
 from relaxc.schedule.predict_costs import Costs
@@ -81,11 +82,22 @@ class Forecast:
 
         cohorts = cohorts_of(self._fits, self._sites, queue)
         programs = Programs(machine, costs, queue(), self._fits, cohorts)
-        loop = Loop(machine, costs, self._profile, queue(), self._gradients, programs)
+        loop = Loop(machine, costs, self._profile, queue(), self._gradients, programs, self._needs())
         lengths = _lengths(self._manifest, self._among.workers)
         machine.start(loop.run(lambda done: done < lengths.warm + lengths.counted))
         machine.run()
         return _timeline(machine.spans, loop.began, lengths.warm, self._profile.iteration)
+
+    def _needs(self) -> dict[int, float] | None:
+        """By bucket of programs, when a forward first reads its weights; None where weights are waited for as a
+        whole."""
+        programs = [self._manifest.bodies[site.bucket.body].program for site in self._sites]
+        known = readers(self._manifest)
+        members = [p for site in self._sites for p in site.members]
+        if not all(p is not None and lands_by_parts(p) for p in programs) or any(p.name not in known for p in members):
+            return None
+        needed = {p.name: p.needed or 0.0 for p in self._profile.parameters}
+        return {site.number: min(needed[p.name] for p in site.members) for site in self._sites}
 
 
 class _Lengths(NamedTuple):

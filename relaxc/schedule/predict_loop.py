@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxc.manifest import Manifest
+from relaxc.schedule.predict_cohort import Cohort, Site
 from relaxc.schedule.predict_costs import Costs
 from relaxc.schedule.predict_machine import Busy, Machine, Thread
 from relaxc.schedule.predict_programs import Programs
@@ -72,11 +73,16 @@ class Loop:
 
     def __init__(
         self, machine: Machine, costs: Costs, profile: Profile, queue: Queue, gradients: Gradients | None,
-        programs: Programs,
+        programs: Programs, needs: Mapping[int, float] | None = None,
     ) -> None:  # fmt: skip
+        """`needs` are when a forward first reads the weights of each bucket, where the tail is done bucket by
+        bucket."""
+        self._needs = needs
         self._machine, self._costs, self._profile, self._queue = machine, costs, profile, queue
         self._gradients, self._programs = gradients, programs
         self._past: deque[Launch] = deque()
+        self._left: list[tuple[float, Cohort, Site]] = []
+        """Of the last iteration's tail, by when the weights are needed."""
         self.began: list[float] = []
 
     def run(self, iterations: Callable[[int], bool]) -> Thread:
@@ -89,16 +95,33 @@ class Loop:
         self.began.append(self._machine.now)
 
     def _iteration(self) -> Thread:
-        yield Busy(self._profile.forward, "compute", "forward")
+        yield from self._forward()
         yield from self._backward()
         yield from self._programs.stage("backward")
         yield from self._programs.stage("before")
         yield Busy(self._profile.step * self._share_stepped(), "compute", "step")
         yield from self._programs.stage("after")
-        yield from self._programs.stage("tail")
+        if self._needs is None or not self._programs.does("tail"):
+            yield from self._programs.stage("tail")
+            yield from self._go_on()
+        else:
+            self._left = [(self._needs[s.number], c, s) for c in self._programs.cohorts for s in c.sites]
+
+    def _go_on(self) -> Thread:
         self._programs.commit()
         yield from self._programs.open()
         yield from self._programs.stage("begin")
+
+    def _forward(self) -> Thread:
+        done = 0.0
+        for needed, cohort, site in sorted(self._left, key=lambda part: part[0]):
+            yield Busy(needed - done, "compute", "forward")
+            done = needed
+            yield from self._programs.part(cohort, site, "tail")
+        yield Busy(self._profile.forward - done, "compute", "forward")
+        if self._left:
+            self._left = []
+            yield from self._go_on()
 
     def _share_stepped(self) -> float:
         """Of the elements, those that the user's own optimiser updates."""

@@ -19,7 +19,7 @@ from relaxc.topology.topology import from_plain
 from relaxc.topology.weights import receivers, weights
 from relaxc.wire.draws import head_start
 from relaxc.wire.numbers import evaluate
-from relaxc.wire.parameters import Parameter
+from relaxc.wire.parameters import Parameter, elements_before
 
 Heads = tuple[tuple[int, int], ...]
 PER_RANK = 1.5e-10
@@ -78,7 +78,8 @@ def sites_of(
     manifest: Manifest, parameters: Sequence[Parameter], bodies: Sequence[int], workers: int, first: int
 ) -> list[Site]:
     """The buckets of programs, numbered from `first`."""
-    groups = [_heads(manifest.bodies[body].program, p, len(parameters), workers)
+    before, total = elements_before(parameters)
+    groups = [_heads(manifest.bodies[body].program, before[p.number], total, workers)
               for body, p in zip(bodies, parameters, strict=True)]  # fmt: skip
     buckets = program_buckets(manifest, parameters, bodies, groups)
     return [Site(n, bucket, tuple(parameters[p] for p in bucket.parameters)) for n, bucket in enumerate(buckets, first)]
@@ -106,7 +107,7 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
     return program
 
 
-def _heads(program: ProgramPlan | None, parameter: Parameter, total: int, workers: int) -> Heads:
+def _heads(program: ProgramPlan | None, before: int, total: int, workers: int) -> Heads:
     """attach/places.py's."""
     if program is None:
         return ()
@@ -115,7 +116,7 @@ def _heads(program: ProgramPlan | None, parameter: Parameter, total: int, worker
         if state.shape == "number":
             fixed[state.name] = evaluate(state.initial, fixed)
     staggered = [c for c in program.control if c.kind == "every" and c.how == "staggered"]
-    return tuple((c.block, head_start(parameter.number, total, evaluate(c.value, fixed))) for c in staggered)
+    return tuple((c.block, head_start(before, total, evaluate(c.value, fixed))) for c in staggered)
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ class Programs:
                 yield from self._together(together)
             waiting = [(part.cohort, left) for part, (_, operations) in zip(parts, waiting, strict=True)
                        if (left := operations[len(part.operations) :])]  # fmt: skip
+
+    def part(self, cohort: Cohort, site: Site, name: str) -> Thread:
+        """A stage that starts no exchange, of one bucket alone."""
+        for operation in cohort.stage(name):
+            yield from self._operate(cohort, site, operation)
 
     def _together(self, parts: Sequence[_Part]) -> Thread:
         launch = self._open(parts)

@@ -35,9 +35,10 @@ def geometric(seed: int, block: int, count: int, mean: float) -> bool:
     return mean <= 1 or uniform * mean < 1
 
 
-def head_start(number: int, total: int, period: float) -> int:
-    """Where the count of `every staggered(period)` starts for parameter `number` of `total`: in [0, period), spread
-    evenly, ascending with the number."""
-    if not isfinite(period) or period < 1:
+def head_start(before: int, total: int, period: float) -> int:
+    """Where the count of `every staggered(period)` starts for a parameter with `before` of the model's `total` elements
+    in those of lower numbers: in [0, period), ascending, so that about as many elements have their turn in each
+    iteration."""
+    if not isfinite(period) or period < 1 or before >= total:
         return 0
-    return floor(number * period / total)
+    return floor(before * period / total)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8}
 """Bytes of an element of each dtype that a plan can exchange."""
@@ -42,3 +44,9 @@ class Parameter:
     def real_bytes(self) -> int:
         """Bytes of the type that arithmetic on it uses: f32, or f64 for f64 tensors."""
         return 8 if self.dtype == "f64" else 4
+
+
+def elements_before(parameters: Sequence[Parameter]) -> tuple[list[int], int]:
+    """By number the elements of all parameters with lower ones, and those of all. `parameters` has all, in order."""
+    *before, total = accumulate((p.elements for p in parameters), initial=0)
+    return before, total

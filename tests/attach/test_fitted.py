@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import loops
@@ -70,3 +71,18 @@ def differing(rank: int, workers: int) -> None:
 def test_workers_with_other_fits_are_refused(pool: Pool) -> None:
     with pytest.raises(WorkerError, match="the workers differ in plan"):
         pool.run(differing, 2)
+
+
+def told(rank: int, workers: int) -> list[str]:
+    net = model()
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        fitted(loops.CODED, NAMES).attach(net, torch.optim.SGD(net.parameters(), lr=0.05)).detach()
+    return [str(w.message) for w in heard if "fitted" in str(w.message)]
+
+
+def test_a_plan_that_was_fitted_to_others_says_so_once(pool: Pool) -> None:
+    assert pool.run(told, 2) == [[], []]
+    (one,), *others = pool.run(told, 3)
+    assert "fitted to 2 workers, and 3 train" in one and "--workers 3" in one
+    assert others == [[], []]

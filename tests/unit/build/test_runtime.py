@@ -56,6 +56,16 @@ def test_built_once_with_one_line_and_loaded(sources: Path, unloaded: None) -> N
     assert runtime.load_runtime(path).answer() == 42
 
 
+def test_a_header_that_nothing_includes_changes_nothing(sources: Path) -> None:
+    before = runtime.Sources.read().digest
+    (sources / "relaxrt" / "kernel.h").write_text("// of generated kernels\n")
+    assert runtime.Sources.read().digest == before
+    (sources / "answer.h").write_text('#include "relaxrt/kernel.h"\nint the_answer();\n')
+    included = runtime.Sources.read().digest
+    (sources / "relaxrt" / "kernel.h").write_text("// changed\n")
+    assert len({before, included, runtime.Sources.read().digest}) == 3
+
+
 def test_one_changed_file_is_compiled_alone(sources: Path, root: Path) -> None:
     first = runtime.build_runtime(lambda line: None)
     (sources / "answer.cpp").write_text('#include "answer.h"\nint the_answer() { return 43; }\n')

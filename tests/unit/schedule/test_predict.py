@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from plans_of import FREE, free_network, manifest_of, profile_of
 
+from relaxc.manifest import BucketPlan, FitPlan
 from relaxc.resources import folder
+from relaxc.schedule.fit import with_fit
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.schedule.predict import Forecast, predict
 from relaxc.schedule.predict_machine import Busy, Machine, Mark
@@ -114,6 +116,16 @@ def test_a_mix_runs_beside_forward_and_backward(each: float, longer: float) -> N
     """On a ring of 4 the weights go to two neighbours."""
     found = predict(manifest_of("dpsgd"), profile_of([MILLION]), free_network(each), 4)
     assert found.iteration == pytest.approx(longer, rel=1e-3)
+
+
+def test_weights_are_waited_for_where_a_forward_reads_them() -> None:
+    """Two buckets of 8 MB to two neighbours each, 0.4 s: the second one arrives while the first one computes."""
+    plain, profile = manifest_of("dpsgd_atc"), profile_of([MILLION, MILLION])
+    buckets = tuple(BucketPlan(0, (p.name,), (p.module,)) for p in profile.parameters)
+    fitted = with_fit(plain, FitPlan(4, "by hand", (), buckets, 0.0))
+    network = free_network(EACH / 2)
+    assert predict(plain, profile, network, 4).iteration == near(3.0 + 0.8)
+    assert predict(fitted, profile, network, 4).iteration == near(3.0 + 0.4)
 
 
 def test_times_are_means_over_a_period() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -69,6 +69,16 @@ def test_head_starts_are_spread_evenly(total, period):
     counts = Counter(starts)
     shares = [counts[start] for start in range(period)]
     assert max(shares) - min(shares) <= 1
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=50), st.integers(1, 50))
+def test_head_starts_level_the_elements_that_have_their_turn(sizes, period):
+    """To a largest parameter."""
+    total = sum(sizes)
+    turns = Counter()
+    for size, before in zip(sizes, accumulate(sizes, initial=0), strict=False):
+        turns[head_start(before, total, period)] += size
+    assert max(turns.values()) <= total / period + max(sizes)
 
 
 def test_head_starts_of_four_in_a_hundred():
