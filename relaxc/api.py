@@ -77,7 +77,7 @@ def _among(
     if profile is None or (text is None and cluster is None):
         return None
     network = network_of(cluster) if text is None and cluster is not None else parse_network(text or "")
-    count = workers or network.workers
+    count = network.workers if workers is None else workers
     if count is None:
         return None
     require_workers(network, count)

@@ -96,7 +96,9 @@ def story(chosen: Chosen) -> list[str]:
     from relaxc.units import shown_time
 
     every = ", ".join(f"{each.name} {shown_time(each.seconds)}" for each in chosen.candidates)
-    return [f"compress = auto: {chosen.best.name}; predicted iterations: {every}"]
+    fastest = min(each.seconds for each in chosen.candidates)
+    why = "" if chosen.best.seconds == fastest else f", which loses least of those within {ALIKE:.0%} of the fastest"
+    return [f"compress = auto: {chosen.best.name}{why}; predicted iterations: {every}"]
 
 
 def choose(source: Source, settings: Mapping[str, str], name: str, situation: Situation) -> Chosen:

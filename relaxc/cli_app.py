@@ -90,6 +90,8 @@ def explain(
     cli_spec.refuse_counts(workers or ())
     typed, paths = _typed(spec, settings, workers or ())
     chosen = workers or cli_spec.counts_of(typed.spec)
+    if network is not None:
+        cli_prediction.network_of(network, None)  # refused before pages of other things are printed
     typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
     if typed.spec.cluster is not None:
         typer.echo(explain_cluster(typed.spec.cluster), nl=False)

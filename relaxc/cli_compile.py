@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def compile(arguments: Sequence[str]) -> int:
     """Compile a spec into a plan's folder. Returns the exit status; raises RelaxError (RX04, RX05)."""
     options = _options(arguments)
+    _refuse_early(options)
     source, settings = cli_spec.read(options.spec), cli_spec.settings_of(options.set)
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     fitting = _Fitting(options)
@@ -57,6 +58,19 @@ def compile(arguments: Sequence[str]) -> int:
     if options.verbose and targets is not None:
         sys.stdout.writelines(f"{line}\n" for line in _uses(built, targets))
     return cli_spec.OK
+
+
+def _refuse_early(options: Namespace) -> None:
+    """What is wrong with the network and the workers by themselves, before a model is traced for them. Raise
+    UsageError, ModelError (RX044x)."""
+    from relaxc.schedule.network_file import require_workers
+    from relaxc.schedule.network_text import parse_network
+    from relaxc.units import wrong_workers
+
+    if options.workers is not None and wrong_workers(options.workers, 1) is not None:
+        raise UsageError(f"--workers takes a number from 1 up, not {options.workers}")
+    if options.network is not None and options.workers is not None:
+        require_workers(parse_network(options.network), options.workers)
 
 
 class _Fitting:
@@ -133,7 +147,7 @@ def _targets(options: Namespace) -> Targets | None:
 
 
 def _listed(text: str) -> list[str]:
-    return [part for part in text.replace(" ", "").split(",") if part]
+    return text.replace(" ", "").split(",")
 
 
 def _uses(built: Path, targets: Targets) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from relaxc import pipeline
+from relaxc.units import MOST_WORKERS
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Sample = Annotated[
 NetworkText = Annotated[
     str | None, typer.Option("--network", metavar="TEXT|FILE", help='"1Gbps, 200us", or what relaxc probe wrote')
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="how many workers")]
+Workers = Annotated[int | None, typer.Option(min=1, max=MOST_WORKERS, help="how many workers")]
 Cores = Annotated[int, typer.Option(min=1, help="cores of each worker: with one, coding and computing take turns")]
 
 
@@ -56,10 +57,11 @@ def network_of(text: str | None, cluster: Cluster | None) -> Network:
 
 
 def workers_of(workers: int | None, network: Network) -> int:
-    """Raise UsageError where nobody says how many, ModelError (RX0442) where two say different things."""
+    """Raise UsageError where nobody says how many, ModelError (RX0442) where two say different things, or where they
+    don't fill the network's machines."""
     from relaxc.schedule.network_file import require_workers
 
-    found = workers or network.workers
+    found = network.workers if workers is None else workers
     if found is None:
         raise UsageError("no number of workers: give --workers")
     require_workers(network, found)
@@ -106,12 +108,18 @@ def explain(
         typer.echo(f"  note: {note}")
 
 
-def write(path: Path, text: str) -> None:
-    """Raise UsageError where it can't be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"can't write {str(path)!r}: {(error.strerror or str(error)).lower()}") from error
+def write(*files: tuple[Path, str]) -> None:
+    """All or, where it is clear beforehand that one can't be written, none. Raise UsageError then."""
+    for path, _ in files:
+        if path.is_dir():
+            raise UsageError(f"can't write {str(path)!r}: it is a folder")
+        if not path.parent.is_dir():
+            raise UsageError(f"can't write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    for path, text in files:
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"can't write {str(path)!r}: {(error.strerror or str(error)).lower()}") from error
 
 
 def notes(profile: Profile) -> list[str]:

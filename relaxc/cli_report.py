@@ -44,11 +44,11 @@ def report(
     read_plan(folder)
     manifest = decode((folder / MANIFEST).read_bytes())
     made = _report(folder, manifest, network, workers, measured, cores)
-    prediction.write(output, page(made))
+    both = {"predicted": made.predicted} | ({"measured": made.measured} if made.measured else {})
+    events = [] if trace is None else [(trace, trace_events(both))]
+    prediction.write((output, page(made)), *events)
     typer.echo(f"{output}: {manifest.spec}, {made.facts[0]}")
     if trace is not None:
-        both = {"predicted": made.predicted} | ({"measured": made.measured} if made.measured else {})
-        prediction.write(trace, trace_events(both))
         typer.echo(f"{trace}: open it in Perfetto (ui.perfetto.dev) or chrome://tracing")
 
 

@@ -79,6 +79,8 @@ def _refuse(wanted: Wanted) -> None:
         from relaxc.simulate.plot import refuse_file
 
         refuse_file(wanted.output)
+    if wanted.rate is not None and not 0 < wanted.rate < float("inf"):
+        raise UsageError("--lr takes a number above 0")
     if wanted.computation is not None and not 0 <= wanted.computation < float("inf"):
         raise UsageError("--computation takes seconds from 0 up")
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from relaxc.units import MOST_WORKERS
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def counts_of(spec: Spec) -> list[int]:
 
 def refuse_counts(workers: Sequence[int]) -> None:
     """Raise UsageError for what is no number of workers."""
-    if min(workers, default=1) < 1:
-        raise UsageError("--workers takes a number from 1 up")
+    if not all(1 <= count <= MOST_WORKERS for count in workers):
+        raise UsageError(f"--workers takes a number from 1 to {MOST_WORKERS}")
 
 
 def formatted(source: Source) -> str:

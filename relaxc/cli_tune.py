@@ -58,7 +58,7 @@ def tune(
         if output is not None:
             from relaxc.tune.drawing import svg_map
 
-            prediction.write(output, svg_map(made, found.found, f"{spec}, {count} workers"))
+            prediction.write((output, svg_map(made, found.found, f"{spec}, {count} workers")))
             typer.echo(f"{output}: the map")
 
 

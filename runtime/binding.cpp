@@ -81,25 +81,25 @@ struct Ordered {
 };
 
 // Of workers: none for one that is alone.
-struct Way {
+struct Channel {
   Group group;
   std::optional<Ordered> ordered;
 };
 
 // `library` is where the plan's kernels are for a device.
-std::unique_ptr<Transport> transport_over(const Way& way, const Device& library) {
-  if (!way.group) return alone();
-  std::unique_ptr<Transport> tagged = c10d_transport(*way.group);
-  if (way.ordered)
-    return ordered_transport(way.ordered->group, device_of(library), way.ordered->timeout, std::move(tagged));
+std::unique_ptr<Transport> transport_over(const Channel& channel, const Device& library) {
+  if (!channel.group) return alone();
+  std::unique_ptr<Transport> tagged = c10d_transport(*channel.group);
+  if (channel.ordered)
+    return ordered_transport(channel.ordered->group, device_of(library), channel.ordered->timeout, std::move(tagged));
   return library ? staged(std::move(tagged), device_of(library)) : std::move(tagged);
 }
 
 // The queue and the library that an engine owns, and what it says of them.
 class Carrier {
  public:
-  Carrier(const Way& way, Worker worker, const std::optional<std::string>& library, const Device& device)
-      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(way, device), device_of(device))) {
+  Carrier(const Channel& channel, Worker worker, const std::optional<std::string>& library, const Device& device)
+      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(channel, device), device_of(device))) {
     if (library) library_ = std::make_shared<Library>(*library);
   }
 
@@ -156,9 +156,9 @@ class Carrier {
 
 class Engine {
  public:
-  Engine(const Way& way, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+  Engine(const Channel& channel, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
          const Device& device)
-      : carrier(way, {rank, workers, seed}, library, device),
+      : carrier(channel, {rank, workers, seed}, library, device),
         gradients(std::make_shared<Gradients>(carrier.queue(), Worker{rank, workers, seed})) {}
 
   ~Engine() { gradients->detach(); }
@@ -247,9 +247,9 @@ void run_calls(const Calls& calls, uint64_t iteration, std::vector<double> numbe
 }
 
 struct PythonOperations {
-  PythonOperations(const Way& way, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
+  PythonOperations(const Channel& channel, int rank, int workers, uint64_t seed, const std::optional<std::string>& library,
                    const py::object& watch, bool survives, const Device& device)
-      : carrier(workers > 1 ? way : Way{}, {rank, workers, seed}, library, device), operations(carrier.queue(), survives) {
+      : carrier(workers > 1 ? channel : Channel{}, {rank, workers, seed}, library, device), operations(carrier.queue(), survives) {
     operations.watch = watch_of(watch);
   }
 
@@ -258,11 +258,11 @@ struct PythonOperations {
 };
 
 void define_way(py::module_& module) {
-  py::class_<Way>(module, "Way")
+  py::class_<Channel>(module, "Channel")
       .def(py::init([](Group group, Group ordered, double timeout) {
              std::optional<Ordered> over;
              if (ordered) over = Ordered{std::move(*ordered), std::chrono::milliseconds(static_cast<int64_t>(timeout * 1e3))};
-             return Way{std::move(group), std::move(over)};
+             return Channel{std::move(group), std::move(over)};
            }),
            py::arg("group") = py::none(), py::arg("ordered") = py::none(), py::arg("timeout") = 0.0);
 }
@@ -317,7 +317,7 @@ void define_call(Class& made, Carried carried) {
 void define_engine(py::module_& module) {
   py::class_<Engine> engine(module, "Engine");
   engine
-      .def(py::init<const Way&, int, int, uint64_t, const std::optional<std::string>&, const Device&>(), py::arg("way"),
+      .def(py::init<const Channel&, int, int, uint64_t, const std::optional<std::string>&, const Device&>(), py::arg("channel"),
            py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("device") = py::none())
       .def("add_parameter", &Engine::add_parameter)
       .def("add_bucket", &Engine::add_bucket)
@@ -347,8 +347,8 @@ void define_operations(py::module_& module) {
   using Release = py::call_guard<py::gil_scoped_release>;
   py::class_<Self> operations(module, "Operations");
   operations
-      .def(py::init<const Way&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool, const Device&>(),
-           py::arg("way"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
+      .def(py::init<const Channel&, int, int, uint64_t, const std::optional<std::string>&, const py::object&, bool, const Device&>(),
+           py::arg("channel"), py::arg("rank"), py::arg("workers"), py::arg("seed"), py::arg("library"), py::arg("watch"),
            py::arg("survives") = false, py::arg("device") = py::none())
       .def(
           "run",

@@ -49,13 +49,13 @@ def make_engine(
     read: ModelParameters,
     schedule: Schedule,
     groups: Groups,
-    way: Any,
+    channel: Any,
     device: Any = None,
 ) -> Running:
-    """`way` is the runtime's, over which gradients go. `device` is the runtime's library of kernels for the model's
+    """`channel` is the runtime's, over which gradients go. `device` is the runtime's library of kernels for the model's
     device, where that is not the CPU."""
     file = None if library is None else str(library)
-    engine = runtime.Engine(way, groups.rank, groups.workers, manifest.seed, file, device)
+    engine = runtime.Engine(channel, groups.rank, groups.workers, manifest.seed, file, device)
     bucket_of, offsets = _positions(read, schedule)
     flat = tuple(_flat(bucket, manifest, read) for bucket in schedule.buckets)
     residuals = tuple(_residuals(manifest, read, schedule, p) for p in range(len(read.parameters)))

@@ -37,7 +37,7 @@ def _made(option: str) -> Any:
         made = found(option)
         is_model = isinstance(made, torch.nn.Module)  # which can be called, too
         return made() if callable(made) and not is_model else made
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             "RX0420", f"{option} failed: {described(error)}",
             "see that it can be imported and called without arguments",

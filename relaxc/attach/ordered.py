@@ -25,15 +25,15 @@ stand_in: Make | None = None
 
 
 @dataclass(frozen=True)
-class Ways:
-    """The runtime's Way of each queue that all workers keep in step."""
+class Channels:
+    """The runtime's Channel of each queue that all workers keep in step."""
 
     exchange: Any
     programs: Any
 
 
-def by_host(runtime: ModuleType, groups: Groups) -> Ways:
-    return Ways(runtime.Way(groups.exchange), runtime.Way(groups.programs))
+def by_host(runtime: ModuleType, groups: Groups) -> Channels:
+    return Channels(runtime.Channel(groups.exchange), runtime.Channel(groups.programs))
 
 
 def over_nccl(manifest: Manifest, users: dist.ProcessGroup | None, workers: int, device: torch.device) -> bool:
@@ -65,29 +65,29 @@ def _backend(users: dist.ProcessGroup | None, device: torch.device) -> str:
         return ""
 
 
-def by_nccl(runtime: ModuleType, groups: Groups, device: torch.device) -> Ways:
+def by_nccl(runtime: ModuleType, groups: Groups, device: torch.device) -> Channels:
     """Collective. A group is first used here, by all workers, as NCCL wants it.
 
     Raise ExchangeError (RX0602) where a worker is lost meanwhile.
     """
     try:
-        exchange, programs = (_way(runtime, part, groups, device) for part in ("exchange", "programs"))
+        exchange, programs = (_channel(runtime, part, groups, device) for part in ("exchange", "programs"))
     except RuntimeError as error:
         raise lost(groups.rank, error) from error
-    return Ways(exchange, programs)
+    return Channels(exchange, programs)
 
 
-def _way(runtime: ModuleType, part: str, groups: Groups, device: torch.device) -> Any:
+def _channel(runtime: ModuleType, part: str, groups: Groups, device: torch.device) -> Any:
     tagged: dist.ProcessGroup | None = getattr(groups, part)
     if tagged is None:
-        return runtime.Way()
+        return runtime.Channel()
     make = stand_in or _nccl
     made = make(PrefixStore(f"ordered/{part}", groups.store), groups.rank, groups.workers, PATIENCE * groups.timeout)
     first = torch.ones(1, device=device)
     made.allreduce([first]).wait()
     if first.item() != groups.workers:
         raise RuntimeError(f"a sum of ones over {groups.workers} workers is {first.item():g}")
-    return runtime.Way(tagged, made, groups.timeout.total_seconds())
+    return runtime.Channel(tagged, made, groups.timeout.total_seconds())
 
 
 def _nccl(store: Store, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:

@@ -76,18 +76,20 @@ class Plan:
         settings = {"check_every": check_every, "scaler": scaler is not None}
         manifest, read, schedule, fitted, kernels = self._fit(model, optimizers, groups, group, runtime, settings, run)
         assert not isinstance(runtime, BuildError)
-        ways = by_host(runtime, groups)
+        channels = by_host(runtime, groups)
         if rejoin is None:
             try:
                 broadcast_model(model, groups)
             except RuntimeError as error:
                 raise lost(groups.rank, error) from error
             if over_nccl(manifest, group, groups.workers, read.device):
-                ways = by_nccl(runtime, groups, read.device)
+                channels = by_nccl(runtime, groups, read.device)
         watch = Watch(groups)
-        running = make_engine(runtime, kernels.library, manifest, read, schedule, groups, ways.exchange, kernels.device)
+        running = make_engine(
+            runtime, kernels.library, manifest, read, schedule, groups, channels.exchange, kernels.device
+        )
         programs = make_programs(
-            runtime, kernels.library, manifest, read, groups, ways.programs, watch, optimizers, scaler, fitted,
+            runtime, kernels.library, manifest, read, groups, channels.programs, watch, optimizers, scaler, fitted,
             kernels.device,
         )  # fmt: skip
         if programs is not None:

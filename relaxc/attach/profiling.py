@@ -98,6 +98,12 @@ def profiled(
     if attached.groups.rank != rank:
         yield
         return
+    if torch._C._autograd._profiler_enabled():  # noqa: SLF001 - no public way to it
+        raise ExchangeError(
+            "RX0640",
+            "torch's profiler is at work already, and there can be one",
+            "end it first",
+        )
     profiling = Profiling(attached, optimizers, iterations)
     profiling.start()
     try:

@@ -275,15 +275,15 @@ def _not_asked() -> ExchangeError:
 
 def make_programs(
     runtime: ModuleType, library: Path | None, manifest: Manifest, read: ModelParameters, groups: Groups,
-    way: Any, watch: Any, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, fitted: FittedPrograms,
+    channel: Any, watch: Any, optimizers: Sequence[torch.optim.Optimizer], scaler: Any, fitted: FittedPrograms,
     device: Any = None,
 ) -> Programs | None:  # fmt: skip
-    """None where no parameter has a program. `way` is the runtime's, over which all workers go in step. `device` is as
-    engine.make_engine's."""
+    """None where no parameter has a program. `channel` is the runtime's, over which all workers go in step. `device` is
+    as engine.make_engine's."""
     if not fitted.buckets:
         return None
     path = None if library is None else str(library)
-    operations = runtime.Operations(way, groups.rank, groups.workers, manifest.seed, path, watch, device=device)
+    operations = runtime.Operations(channel, groups.rank, groups.workers, manifest.seed, path, watch, device=device)
     traffic = Traffic(operations, groups.workers, groups.rank, manifest.piece_bytes, manifest.few_piece_bytes)
     sites: dict[tuple[int, Place], list[Site]] = {}
     for number, bucket in enumerate(fitted.buckets):
@@ -294,7 +294,7 @@ def make_programs(
     worker = Worker(groups.rank, groups.workers, manifest.seed)
     runner = Runner(operations, traffic)
     lanes = _Lanes(lambda group: runtime.Operations(
-        runtime.Way(group), groups.rank, groups.workers, manifest.seed, path, watch, survives=True, device=device
+        runtime.Channel(group), groups.rank, groups.workers, manifest.seed, path, watch, survives=True, device=device
     ), traffic, groups, watch)  # fmt: skip
     cohorts: dict[int, list[Cohort]] = {}
     for (_body, place), members in sites.items():

@@ -283,9 +283,11 @@ class Relaxed:
         as medians, for `relaxc report --measured`; the others go on as ever. torch's profiler does the watching, so
         they take a little longer than usual.
 
-        Raise ExchangeError (RX0640) at its end where there was no whole iteration, BuildError (RX0520) where the file
-        can't be written.
+        Raise ExchangeError (RX0640) where the plan is detached or torch's profiler is at work already, and at its end
+        where there was no whole iteration; BuildError (RX0520) where the file can't be written.
         """
+        if not self._finalizer.alive:
+            raise ExchangeError("RX0640", "the plan has been detached", "profile iterations before detach()")
         return profiled(self._attached, self._optimizers, Path(path), iterations, rank)
 
     def residual_norms(self) -> dict[str, float]:

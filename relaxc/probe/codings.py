@@ -52,7 +52,7 @@ class _Watch:
 def coding_times(folder: Path) -> dict[str, CodingTimes]:
     """By the text of each codec of the plan in `folder`, made of SPEC, as `pipeline.build` left it in the cache."""
     manifest, runtime = decode((folder / MANIFEST).read_bytes()), load_runtime()
-    operations = runtime.Operations(runtime.Way(), 0, 1, 0, str(folder / LIBRARY), _Watch())
+    operations = runtime.Operations(runtime.Channel(), 0, 1, 0, str(folder / LIBRARY), _Watch())
     jobs: dict[tuple[str, str, int], Any] = {}
     for codec, kernels in _coded(manifest):
         for elements in ELEMENTS:

@@ -100,7 +100,10 @@ def decode_network(raw: bytes, path: Path) -> Network:
 
 
 def require_workers(network: Network, workers: int) -> None:
-    """Raise ModelError (RX0442) where `network` is of another number of workers."""
+    """Raise ModelError (RX0442) where `network` is of another number of workers, or has machines that they don't
+    fill."""
+    if (absurd := wrong_workers(workers, network.per_machine)) is not None:
+        raise ModelError("RX0442", absurd, "give a whole number from 1 up, of which per_machine is a divisor")
     if network.workers is None or network.workers == workers:
         return
     where = network.source or "the network"

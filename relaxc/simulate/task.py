@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from relaxc.errors import ModelError
 from relaxc.program.functions import Array
 from relaxc.usage import UsageError
+from relaxc.users_code import described
 from relaxc.wire.parameters import Parameter
 
 SHIPPED = {"digits": "relaxc.simulate.digits:Digits", "quadratic": "relaxc.simulate.quadratic:Quadratic"}
@@ -57,7 +57,13 @@ class Loaded:
         return float(getattr(self.task, name, default))
 
     def loss(self, weights: Sequence[Array]) -> float:
-        return float(self._tried("loss", lambda: self.task.loss(self._named(weights))))
+        found: Any = self._tried("loss", lambda: self.task.loss(self._named(weights)))
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raise ModelError(
+                "RX0452", f"loss of {self.name} gave a {type(found).__name__}, not a number", "return a float"
+            ) from None
 
     def gradient(self, worker: int, iteration: int, weights: Sequence[Array]) -> list[Array]:
         made = self._tried("gradient", lambda: self.task.gradient(worker, iteration, self._named(weights)))
@@ -131,9 +137,11 @@ def tried(what: str, call: Callable[[], T]) -> T:
         return call()
     except (ModelError, UsageError):
         raise
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+    except MemoryError as error:
+        raise ModelError("RX0451", f"{what} failed: {described(error)}", "simulate fewer workers") from error
+    except (Exception, SystemExit) as error:
         raise ModelError(
-            "RX0451", f"{what} failed: {type(error).__name__}: {error} ({last.filename}:{last.lineno})",
-            "a task is made by a callable of (workers, seed)",
+            "RX0451", f"{what} failed: {described(error)}",
+            "a task is made by a callable of (workers, seed), and has weights(), gradient(worker, iteration, weights) "
+            "and loss(weights)",
         ) from error  # fmt: skip

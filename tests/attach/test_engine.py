@@ -51,7 +51,9 @@ def engine_for(manifest: Manifest, model: torch.nn.Module) -> tuple[Any, Any]:
     groups, read = make_groups(None, 60), read_parameters(model)
     torch.distributed.barrier()  # before one leaves a group that another still connects to
     schedule = make_schedule(manifest, read.parameters, groups.workers, groups.rank)
-    running = make_engine(load_runtime(), by_hand.library(), manifest, read, schedule, groups)
+    runtime = load_runtime()
+    channel = runtime.Channel(groups.exchange)
+    running = make_engine(runtime, by_hand.library(), manifest, read, schedule, groups, channel)
     return running.engine, schedule
 
 

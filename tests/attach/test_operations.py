@@ -55,7 +55,7 @@ def operations(timeout: float = 60, watch: Watch | None = None) -> Any:
     torch.distributed.barrier()  # before one leaves a group that another still connects to
     runtime = load_runtime()
     made = runtime.Operations(
-        runtime.Way(groups.exchange), groups.rank, groups.workers, SEED, str(by_hand.library()), watch or Watch()
+        runtime.Channel(groups.exchange), groups.rank, groups.workers, SEED, str(by_hand.library()), watch or Watch()
     )
     return made, runtime
 

@@ -76,5 +76,23 @@ def empty(rank: int, workers: int, path: str) -> None:
     relaxed.detach()
 
 
+def misplaced(rank: int, workers: int, path: str) -> None:
+    model = loops.mlp()
+    optimizer = loops.sgd(model)
+    relaxed = loops.plan(loops.EXACT).attach(model, optimizer, timeout=30)
+    with relaxed.profile(path, iterations=1):
+        with pytest.raises(ExchangeError, match="RX0640: torch's profiler is at work already"), relaxed.profile(path):
+            pass
+        train(relaxed, model, optimizer, rank, 2)
+    assert read_timeline(Path(path)).iterations == 1
+    relaxed.detach()
+    with pytest.raises(ExchangeError, match="RX0640: the plan has been detached"):
+        relaxed.profile(path)
+
+
+def test_a_profile_within_another_or_behind_the_plan_is_refused(pool: Pool, tmp_path: Path) -> None:
+    pool.run(misplaced, 1, str(tmp_path / "measured.json"))
+
+
 def test_what_is_no_iteration_is_refused(pool: Pool, tmp_path: Path) -> None:
     pool.run(empty, 1, str(tmp_path / "measured.json"))

@@ -69,7 +69,7 @@ class Asked:
 
     def __init__(self, library: Path, elements: int) -> None:
         self.runtime = load_runtime()
-        self.operations = self.runtime.Operations(self.runtime.Way(), 0, 1, 0, str(library), Watch())
+        self.operations = self.runtime.Operations(self.runtime.Channel(), 0, 1, 0, str(library), Watch())
         self.tids, self.times = (torch.zeros(elements, dtype=torch.float64) for _ in range(2))
         cut = elements // 3
         segments = [self.segment(0, cut), self.segment(cut, elements - cut)]
@@ -115,7 +115,7 @@ def test_a_small_call_stays_on_its_thread(library: Path) -> None:
 def test_each_block_is_done_once_those_without_elements_too(sizes: tuple[int, ...]) -> None:
     torch.set_num_threads(3)
     runtime, times = load_runtime(), torch.zeros(len(sizes), dtype=torch.float64)
-    made = runtime.Operations(runtime.Way(), 0, 1, 0, str(build_kernels(COUNTED)), Watch())
+    made = runtime.Operations(runtime.Channel(), 0, 1, 0, str(build_kernels(COUNTED)), Watch())
     segments = [runtime.Segment(n, 0, size, [runtime.Operand("buffer", times, n)]) for n, size in enumerate(sizes)]
     made.call("counted", "counted", segments).run(0, [])
     assert times.tolist() == [1] * len(sizes)

@@ -19,6 +19,9 @@ from torch import nn
 
 def model():
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+
+def leaves():
+    raise SystemExit(0)
 """
 ON = ["--model", "toy_to_predict:model", "--sample", "f32[8,16]"]
 NETWORK = ["--network", "1Gbps, 100us"]
@@ -80,6 +83,42 @@ def test_what_is_missing_is_asked_for(
 ) -> None:
     assert status(*arguments) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["compile", "s.relax", *ON, *NETWORK, "--workers", "-4"], 2, "takes a number from 1 up, not -4"),
+        (["compile", "s.relax", *ON, *NETWORK, "--workers", "0"], 2, "takes a number from 1 up, not 0"),
+        (["compile", "s.relax", *ON, *NETWORK, "--workers", "100000000"], 2, "takes a number from 1 up"),
+        (["explain", "s.relax", "--workers", "100000000"], 2, "takes a number from 1 to 1048576"),
+        (["tune", "s.relax", *ON, *NETWORK, "--workers", "100000000"], 2, "1048576"),
+        (["explain", "s.relax", *ON, "--network", "fast", "--workers", "2"], 1, "RX0440"),
+        (["compile", "s.relax", "--model", "toy_to_predict:leaves"], 1, "error[RX0420]: toy_to_predict:leaves failed: SystemExit"),
+        (["compile", "s.relax", "--model", "toy_to_predict:model", "--sample", "f32[0,16]"], 1, "has no element"),
+        (["compile", "s.relax", "--target", "cuda", "--arch", ""], 1, "RX053"),
+        *(([command, "s.relax", *ON, "--network", "1Gbps, per_machine=3", "--workers", "16"], 1,
+           "error[RX0442]: 16 workers don't fill machines of 3") for command in ("compile", "explain", "tune")),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_refused_before_anything_is_printed_or_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    before = sorted(folder.iterdir())
+    assert status(*arguments) == code
+    heard = capsys.readouterr()
+    assert said in " ".join(heard.err.split())
+    assert "predicted" not in heard.out
+    assert [path for path in sorted(folder.iterdir()) if path.name != "__pycache__"] == before
+
+
+def test_neither_a_page_nor_a_trace_is_written_where_one_cant_be(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan(folder)
+    assert status("report", "plan", *NETWORK, "--workers", "2", "-o", "r.html", "--trace", "no/t.json") == 2
+    assert "can't write 'no/t.json'" in capsys.readouterr().err
+    assert not (folder / "r.html").exists()
 
 
 def plan(folder: Path) -> Path:

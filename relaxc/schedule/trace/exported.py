@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import torch
 from torch import nn
@@ -26,10 +27,11 @@ def trace_by_export(model: nn.Module, sample: Sample) -> Traced:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Why it fails is in the exception; the log says it again."""
+    """Why it fails is in the exception; the log, and what is printed, say it again."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.disable(before)

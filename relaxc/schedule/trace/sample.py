@@ -55,14 +55,17 @@ def parse_sample(text: str) -> Sample:
     if NAMED.fullmatch(text.strip()):
         return as_sample(_named(text.strip()))
     generator = torch.Generator().manual_seed(0)
-    return Sample(tuple(_filled(*tensor, generator) for tensor in _tensors(text)))
+    tensors = list(_tensors(text))
+    if all(0 in shape for _, shape, _ in tensors):  # nothing would be computed, and nothing could be timed
+        raise _refused(f"{text!r} has no element", "give the shape of one batch")
+    return Sample(tuple(_filled(*tensor, generator) for tensor in tensors))
 
 
 def _named(option: str) -> Any:
     try:
         thing = found(option)
         return thing() if callable(thing) else thing
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             "RX0421", f"the sample {option} failed: {described(error)}",
             "see that it can be imported, and called without arguments if it is a function",

@@ -81,6 +81,10 @@ class Absent(Task):
 class Fails(Task):
     def gradient(self, worker, iteration, weights):
         return weights["v"]
+class Wordy(Task):
+    def loss(self, weights): return "low"
+class Leaves(Task):
+    def loss(self, weights): raise SystemExit(0)
 """
 
 
@@ -127,6 +131,16 @@ def test_gradients_that_are_none(module: str, name: str, code: str, said: str) -
     task = load_task(f"{module}:{name}", 2, 0)
     with pytest.raises(ModelError, match=said) as caught:
         task.gradients(0, [np.zeros((2, 3), np.float32)])
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [("Wordy", "RX0452", "gave a str, not a number"), ("Leaves", "RX0451", "loss of .* failed: SystemExit")],
+)
+def test_losses_that_are_none(module: str, name: str, code: str, said: str) -> None:
+    with pytest.raises(ModelError, match=said) as caught:
+        load_task(f"{module}:{name}", 2, 0).loss([np.zeros(3, np.float32)])
     assert caught.value.code == code
 
 
