@@ -26,7 +26,7 @@ from relaxc.demo.hosts import shaped_hosts
 from relaxc.schedule.network_file import write_network
 
 HOSTS = 2
-RATES = (20, 100, 1000)
+RATES = (100, 1000)
 ROUNDS = 7
 AUTO, NONE = "auto", "none"
 SAMPLES = {"mlp": "f32[768,768]", "transformer": "i64[4,64]<64"}

@@ -40,7 +40,8 @@ class Bench:
     def __post_init__(self) -> None:
         torch.manual_seed(0)
         library = str(build_kernels(emit_kernels(self.kernels)))
-        self.operations = load_runtime().Operations(None, 0, INPUTS, 0, library, Watch())
+        runtime = load_runtime()
+        self.operations = runtime.Operations(runtime.Channel(), 0, INPUTS, 0, library, Watch())
 
     def job(
         self,

@@ -49,7 +49,7 @@ class Card:
         image = build_cubin(source, architecture).read_bytes()
         plans = [self.runtime.LaunchPlan(**_launch(plan_of(launch))) for launch in launches]
         library = self.runtime.DeviceLibrary(self.runtime.Driver(), self.device, 0, image, plans)
-        self.operations = self.runtime.Operations(None, 0, 1, 1, None, _Watch(), device=library)
+        self.operations = self.runtime.Operations(self.runtime.Channel(), 0, 1, 1, None, _Watch(), device=library)
         self.tensor, self.residual = torch.randn(2, elements, device=self.device)
         self.decoded = torch.zeros(elements, device=self.device)
         self.message = torch.zeros(elements * 5, dtype=torch.uint8, device=self.device)
