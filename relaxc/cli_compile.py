@@ -65,10 +65,8 @@ def _refuse_early(options: Namespace) -> None:
     UsageError, ModelError (RX044x)."""
     from relaxc.schedule.network_file import require_workers
     from relaxc.schedule.network_text import parse_network
-    from relaxc.units import wrong_workers
 
-    if options.workers is not None and wrong_workers(options.workers, 1) is not None:
-        raise UsageError(f"--workers takes a number from 1 up, not {options.workers}")
+    cli_spec.refuse_counts([] if options.workers is None else [options.workers])
     if options.network is not None and options.workers is not None:
         require_workers(parse_network(options.network), options.workers)
 

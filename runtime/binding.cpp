@@ -1,5 +1,4 @@
 // Python's view of the engine: what schedules are made of, and two classes that carry them out.
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/utils/pybind.h>
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
@@ -13,22 +12,18 @@
 #include <vector>
 
 #include "binding.h"
-#include "c10d_transport.h"
+#include "channel.h"
 #include "device_call.h"
 #include "gradients.h"
 #include "library.h"
 #include "operations.h"
-#include "ordered_transport.h"
 #include "python.h"
 #include "queue.h"
-#include "staged.h"
 
 namespace py = pybind11;
 
 namespace relaxc {
 namespace {
-
-using Group = std::optional<c10::intrusive_ptr<c10d::ProcessGroup>>;
 
 Operand::Source source_of(const std::string& name) {
   if (name == "buffer") return Operand::Source::buffer;
@@ -74,32 +69,11 @@ using Device = std::optional<std::shared_ptr<DeviceLibrary>>;
 
 c10::Device device_of(const Device& library) { return library ? (*library)->device() : c10::Device(c10::DeviceType::CPU); }
 
-// A group of the device's own, over which what is there need not go through the host.
-struct Ordered {
-  c10::intrusive_ptr<c10d::ProcessGroup> group;
-  std::chrono::milliseconds timeout;
-};
-
-// Of workers: none for one that is alone.
-struct Channel {
-  Group group;
-  std::optional<Ordered> ordered;
-};
-
-// `library` is where the plan's kernels are for a device.
-std::unique_ptr<Transport> transport_over(const Channel& channel, const Device& library) {
-  if (!channel.group) return alone();
-  std::unique_ptr<Transport> tagged = c10d_transport(*channel.group);
-  if (channel.ordered)
-    return ordered_transport(channel.ordered->group, device_of(library), channel.ordered->timeout, std::move(tagged));
-  return library ? staged(std::move(tagged), device_of(library)) : std::move(tagged);
-}
-
 // The queue and the library that an engine owns, and what it says of them.
 class Carrier {
  public:
   Carrier(const Channel& channel, Worker worker, const std::optional<std::string>& library, const Device& device)
-      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(channel, device), device_of(device))) {
+      : worker_(worker), device_(device), queue_(std::make_shared<Queue>(transport_over(channel, device_of(device), device.has_value()), device_of(device))) {
     if (library) library_ = std::make_shared<Library>(*library);
   }
 
@@ -257,7 +231,7 @@ struct PythonOperations {
   Operations operations;
 };
 
-void define_way(py::module_& module) {
+void define_channel(py::module_& module) {
   py::class_<Channel>(module, "Channel")
       .def(py::init([](Group group, Group ordered, double timeout) {
              std::optional<Ordered> over;
@@ -394,7 +368,7 @@ void define_operations(py::module_& module) {
 
 PYBIND11_MODULE(relaxc_runtime, module) {
   module.doc() = "relaxc's runtime: runs a plan's kernels and exchanges, over c10d process groups";
-  define_way(module);
+  define_channel(module);
   define_schedule(module);
   define_devices(module);
   define_engine(module);

@@ -10,8 +10,8 @@ import torch
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ModelError
 from relaxc.manifest import Manifest, PathPlan, ProgramPlan
-from relaxc.wire.draws import head_start
-from relaxc.wire.numbers import evaluate, names
+from relaxc.schedule.programs import head_starts
+from relaxc.wire.numbers import names
 from relaxc.wire.parameters import elements_before
 
 IGNORED = ("weight_decay", "momentum")
@@ -46,18 +46,9 @@ def places(
                 "RX0414", f"parameter {parameter.name} is in no optimizer, whose step its program needs",
                 "give it to an optimizer that you pass to attach, or freeze it",
             )  # fmt: skip
-        heads = _heads(program, before[parameter.number], total, workers) if program else ()
+        heads = head_starts(program, before[parameter.number], total, workers)
         found.append(Place(*owner.get(id(tensor), (-1, -1)), heads))
     return found
-
-
-def _heads(program: ProgramPlan, before: int, total: int, workers: int) -> tuple[tuple[int, int], ...]:
-    fixed = {"t": 0.0, "workers": float(workers)}
-    for state in program.states:
-        if state.shape == "number":
-            fixed[state.name] = evaluate(state.initial, fixed)
-    staggered = [c for c in program.control if c.kind == "every" and c.how == "staggered"]
-    return tuple((c.block, head_start(before, total, evaluate(c.value, fixed))) for c in staggered)
 
 
 def refuse_ignored(

@@ -12,16 +12,13 @@ from relaxc.schedule.predict_cohort import Cohort, Lane, Site
 from relaxc.schedule.predict_costs import Costs
 from relaxc.schedule.predict_machine import Busy, Machine, Thread
 from relaxc.schedule.predict_queue import Launch, Load, Queue
-from relaxc.schedule.programs import program_buckets
+from relaxc.schedule.programs import HeadStarts, head_starts, program_buckets
 from relaxc.schedule.transfers import Coding, TransferSchedule, schedule_transfer
 from relaxc.topology.kinds import changes, met, neighbours
 from relaxc.topology.topology import from_plain
 from relaxc.topology.weights import receivers, weights
-from relaxc.wire.draws import head_start
-from relaxc.wire.numbers import evaluate
 from relaxc.wire.parameters import Parameter, elements_before
 
-Heads = tuple[tuple[int, int], ...]
 PER_RANK = 1.5e-10
 """Seconds of a core for each element and rank of a matrix product of low rank, forward or back: about 13 GFLOP/s."""
 
@@ -79,7 +76,7 @@ def sites_of(
 ) -> list[Site]:
     """The buckets of programs, numbered from `first`."""
     before, total = elements_before(parameters)
-    groups = [_heads(manifest.bodies[body].program, before[p.number], total, workers)
+    groups = [head_starts(manifest.bodies[body].program, before[p.number], total, workers)
               for body, p in zip(bodies, parameters, strict=True)]  # fmt: skip
     buckets = program_buckets(manifest, parameters, bodies, groups)
     return [Site(n, bucket, tuple(parameters[p] for p in bucket.parameters)) for n, bucket in enumerate(buckets, first)]
@@ -97,7 +94,7 @@ def _cohort(manifest: Manifest, sites: Sequence[Site], among: Among, queue: Call
     program = _program(manifest, sites[0].bucket)
     blocks = sorted({t.block for t in program.transfers if t.asynchronous})
     lanes = {block: Lane(queue()) for block in blocks}
-    heads: Heads = sites[0].bucket.group  # type: ignore[assignment]
+    heads: HeadStarts = sites[0].bucket.group  # type: ignore[assignment]
     return Cohort(program, sites, heads, lanes, among.workers, among.rank, among.seed)
 
 
@@ -105,18 +102,6 @@ def _program(manifest: Manifest, bucket: Bucket) -> ProgramPlan:
     program = manifest.bodies[bucket.body].program
     assert program is not None
     return program
-
-
-def _heads(program: ProgramPlan | None, before: int, total: int, workers: int) -> Heads:
-    """attach/places.py's."""
-    if program is None:
-        return ()
-    fixed = {"t": 0.0, "workers": float(workers)}
-    for state in program.states:
-        if state.shape == "number":
-            fixed[state.name] = evaluate(state.initial, fixed)
-    staggered = [c for c in program.control if c.kind == "every" and c.how == "staggered"]
-    return tuple((c.block, head_start(before, total, evaluate(c.value, fixed))) for c in staggered)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,11 @@ from collections.abc import Hashable, Sequence
 
 from relaxc.manifest import Manifest, ProgramPlan
 from relaxc.schedule.buckets import Bucket, cut_buckets, fitted_buckets
+from relaxc.wire.draws import head_start
+from relaxc.wire.numbers import evaluate
 from relaxc.wire.parameters import Parameter
+
+HeadStarts = tuple[tuple[int, int], ...]
 
 
 def program_buckets(
@@ -27,3 +31,16 @@ def program_buckets(
 
 def _coded(program: ProgramPlan) -> bool:
     return any(transfer.exchange.codec for transfer in program.transfers)
+
+
+def head_starts(program: ProgramPlan | None, before: int, total: int, workers: int) -> HeadStarts:
+    """Of a parameter with `before` of the model's `total` elements ahead of it: (block, head start) of each staggered
+    `every` of its program."""
+    if program is None:
+        return ()
+    fixed = {"t": 0.0, "workers": float(workers)}
+    for state in program.states:
+        if state.shape == "number":
+            fixed[state.name] = evaluate(state.initial, fixed)
+    staggered = [c for c in program.control if c.kind == "every" and c.how == "staggered"]
+    return tuple((c.block, head_start(before, total, evaluate(c.value, fixed))) for c in staggered)

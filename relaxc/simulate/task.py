@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,7 +11,7 @@ import numpy as np
 from relaxc.errors import ModelError
 from relaxc.program.functions import Array
 from relaxc.usage import UsageError
-from relaxc.users_code import described
+from relaxc.users_code import described, found
 from relaxc.wire.parameters import Parameter
 
 SHIPPED = {"digits": "relaxc.simulate.digits:Digits", "quadratic": "relaxc.simulate.quadratic:Quadratic"}
@@ -57,12 +54,12 @@ class Loaded:
         return float(getattr(self.task, name, default))
 
     def loss(self, weights: Sequence[Array]) -> float:
-        found: Any = self._tried("loss", lambda: self.task.loss(self._named(weights)))
+        said: Any = self._tried("loss", lambda: self.task.loss(self._named(weights)))
         try:
-            return float(found)
+            return float(said)
         except (TypeError, ValueError):
             raise ModelError(
-                "RX0452", f"loss of {self.name} gave a {type(found).__name__}, not a number", "return a float"
+                "RX0452", f"loss of {self.name} gave a {type(said).__name__}, not a number", "return a float"
             ) from None
 
     def gradient(self, worker: int, iteration: int, weights: Sequence[Array]) -> list[Array]:
@@ -84,14 +81,14 @@ class Loaded:
         return {p.name: w.reshape(p.shape) for p, w in zip(self.parameters, weights, strict=True)}
 
     def _flat(self, made: Any, parameter: Parameter, front: tuple[int, ...]) -> Array:
-        found = np.asarray(made[parameter.name]) if isinstance(made, Mapping) and parameter.name in made else None
-        if found is None or found.shape != (*front, *parameter.shape):
-            has = "none" if found is None else f"one of shape {found.shape}"
+        array = np.asarray(made[parameter.name]) if isinstance(made, Mapping) and parameter.name in made else None
+        if array is None or array.shape != (*front, *parameter.shape):
+            has = "none" if array is None else f"one of shape {array.shape}"
             raise ModelError(
                 "RX0452", f"{self.name} has no gradient of {parameter.name}, but {has}",
                 f"return a dictionary with an array of shape {(*front, *parameter.shape)} for it",
             )  # fmt: skip
-        return found.reshape(*front, parameter.elements)
+        return array.reshape(*front, parameter.elements)
 
     def _tried(self, what: str, call: Callable[[], T]) -> T:
         return tried(f"{what} of {self.name}", call)
@@ -123,12 +120,8 @@ def _parameter(number: int, name: str, array: Array, option: str) -> Parameter:
 
 
 def _made(module: str, name: str, workers: int, seed: int) -> Any:
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does: the user's module is beside the spec
-    found = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found(workers, seed) if callable(found) else found
+    made = found(f"{module}:{name}")
+    return made(workers, seed) if callable(made) else made
 
 
 def tried(what: str, call: Callable[[], T]) -> T:
