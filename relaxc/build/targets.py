@@ -21,12 +21,12 @@ class Targets:
 
 
 def targets_of(names: Iterable[str], architectures: Iterable[str] | None = None) -> Targets:
-    """Of names in KNOWN; `architectures` are for cuda (default: ARCHITECTURES).
+    """Of names in KNOWN, empty ones aside; `architectures` are for cuda (default: ARCHITECTURES).
 
     Raises BuildError: RX0531 for an architecture that NVRTC does not know, RX0530 where it can't be asked, RX0533 for
     a name that is not known, or architectures for no GPU.
     """
-    chosen, wanted = dict.fromkeys(names), tuple(dict.fromkeys(architectures or ()))
+    chosen, wanted = dict.fromkeys(filter(None, names)), tuple(dict.fromkeys(architectures or ()))
     for name in chosen:
         if name not in KNOWN:
             raise BuildError("RX0533", f"there is no target {name}", f"the targets are {' and '.join(KNOWN)}")
