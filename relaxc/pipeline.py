@@ -107,6 +107,7 @@ def _identity(
     profile: Profile | None, among: tuple[Network, int] | None,
 ) -> Iterator[str]:  # fmt: skip
     """All that a plan depends on: of the program too, since algorithms, codecs and edges come from other files."""
+    from relaxc.build import flags
     from relaxc.build.compiler import find
     from relaxc.build.installation import fingerprint
     from relaxc.errors import BuildError
@@ -118,7 +119,7 @@ def _identity(
     except BuildError as error:
         yield error.message  # a plan without kernels needs none
     else:
-        yield from (compiler.version, str(compiler.cpu))
+        yield from (compiler.version, str(compiler.cpu), *flags.KERNEL_FLAGS)
 
 
 def _make(

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import quick_kernels
+
 LARGEST = 5
 _context = mp.get_context("spawn")
 
@@ -91,6 +93,7 @@ def serve(connection: Any) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import torch
 
+    quick_kernels.quick()
     torch.set_num_threads(1)
     while True:
         try:

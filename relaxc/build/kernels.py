@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from relaxc import resources
-from relaxc.build import cache
+from relaxc.build import cache, flags
 from relaxc.build.compiler import Compiler, compile_file, find
-from relaxc.build.flags import KERNEL_FLAGS
 from relaxc.build.report import Report, on_stderr
 
 KIND = "kernels"
@@ -23,7 +22,7 @@ def build_kernels(source: str, report: Report | None = None) -> Path:
     """
     report = report or on_stderr
     compiler, runtime = find(), resources.folder("runtime")
-    key = cache.key_of([source, *headers(runtime), *KERNEL_FLAGS, compiler.version, str(compiler.cpu)])
+    key = cache.key_of([source, *headers(runtime), *flags.KERNEL_FLAGS, compiler.version, str(compiler.cpu)])
 
     def make(folder: Path) -> None:
         _compile(compiler, source, folder, runtime, cache.log_path(folder, key))
@@ -39,4 +38,4 @@ def headers(runtime: Path) -> list[bytes]:
 
 def _compile(compiler: Compiler, source: str, folder: Path, runtime: Path, log: Path) -> None:
     (folder / SOURCE).write_text(source)
-    compile_file(compiler, [*KERNEL_FLAGS, f"-I{runtime}", SOURCE, "-o", LIBRARY], folder, log)
+    compile_file(compiler, [*flags.KERNEL_FLAGS, f"-I{runtime}", SOURCE, "-o", LIBRARY], folder, log)

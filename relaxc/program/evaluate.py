@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from relaxc.program.drawn import chosen, drawn
 from relaxc.program.functions import CODEC, REDUCE, Array, power
 from relaxc.program.ir import Apply, Chosen, Codec, Constant, Dither, Expression, Read, Reduce, Send, Transform
 from relaxc.program.selection import largest, spread, transform
-from relaxc.wire.dither import GOLDEN, chosen
 from relaxc.wire.layout import PLACE_BYTES, Field, WireType, parts
 
 Keys = tuple[int, int]
@@ -244,24 +244,17 @@ class Blocks:
 
     def chosen(self) -> Array:
         block, count = self.codec.layout.block, self.shape[0] // self.encoders
-        drawn = [chosen(self.shared, self.first // block + b, block) for b in range(count)] * self.encoders
-        return np.asarray((np.arange(self.shape[1]) == np.array(drawn)[:, None]).astype(self.real))
+        numbers = np.arange(count, dtype=np.uint64) + np.uint64(self.first // block)
+        places = np.tile(chosen(numbers, self.shared, block), self.encoders)
+        return np.asarray((np.arange(self.shape[1], dtype=np.uint64) == places[:, None]).astype(self.real))
 
     def uniform(self) -> Array:
         count, items = self.shape[0] // self.encoders, self.shape[1]
         index = np.arange(count * items, dtype=np.uint64).reshape(count, items) + np.uint64(self.first)
         index = np.tile(index, (self.encoders, 1))
-        low, high = index.astype(np.uint32), (index >> np.uint64(32)).astype(np.uint32)
         key0, key1 = (np.repeat(np.asarray(key, np.uint32), count).reshape(-1, 1) for key in self.keys)
-        bits = _mixed(_mixed(low ^ key0) + key1 + high * np.uint32(GOLDEN))
+        bits = drawn(index, key0, key1)
         return np.asarray((bits >> np.uint32(8)).astype(self.real) * self.real.type(2.0**-24))
-
-
-def _mixed(h: Array) -> Array:
-    """Wellons' lowbias32."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        h = (h ^ (h >> np.uint32(shift))) * np.uint32(factor)
-    return np.asarray(h ^ (h >> np.uint32(16)))
 
 
 # --- the wire

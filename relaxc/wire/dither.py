@@ -7,14 +7,13 @@ message come from splitmix64 over its coordinates, the parameter's last.
 `chosen` is true for one element of each block, the same for whoever draws it, at any place and by any worker: number
 h * block >> 32 of the block, with h as above of the block's number in its parameter, and keys that come from the seed,
 the iteration and the parameter alone. It is drawn over the full length of a block, so that all elements are equally
-likely; in a short last block there may be none. runtime/relaxrt/dither.h is the same in C++.
+likely; in a short last block there may be none. program/drawn.py has both for numpy, runtime/relaxrt/dither.h in C++.
 """
 
 from __future__ import annotations
 
 MASK32 = 0xFFFFFFFF
 MASK64 = 0xFFFFFFFFFFFFFFFF
-GOLDEN = 0x9E3779B9
 SHARED = MASK64
 """No place and worker of a message: tells the shared key from theirs."""
 EVERYONE = MASK32
@@ -37,20 +36,6 @@ def message_key(seed: int, iteration: int, place: int, worker: int) -> int:
 def shared_key(seed: int, iteration: int) -> int:
     """Of what is drawn alike by all workers and in every encoding of an iteration."""
     return splitmix(splitmix(splitmix(seed & MASK64) ^ iteration) ^ SHARED)
-
-
-def mixed(h: int) -> int:
-    """Wellons' lowbias32."""
-    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
-        h = (h ^ h >> shift) * factor & MASK32
-    return h ^ h >> 16
-
-
-def chosen(keys: tuple[int, int], number: int, block: int) -> int:
-    """Which element of block `number` of a parameter is chosen. `keys` are parameter_keys(shared_key(...), ...)."""
-    high = (number >> 32) * GOLDEN
-    h = mixed((mixed((number & MASK32) ^ keys[0]) + keys[1] + high) & MASK32)
-    return h * block >> 32
 
 
 def parameter_keys(message: int, parameter: int) -> tuple[int, int]:

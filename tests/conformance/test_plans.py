@@ -122,8 +122,16 @@ def interpreted(spec: str, workers: int) -> tuple[list[list[list[Any]]], Interpr
     return results, interpreter
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("name", [*LIBRARY, *VARIANTS])
+NUMBERS = (1, 2, 3, 4, 5)
+"""Of workers."""
+CASES = [
+    *((name, workers) for name in LIBRARY for workers in NUMBERS),
+    *((name, NUMBERS[(n + 2 * turn) % 5]) for n, name in enumerate(VARIANTS) for turn in range(2)),
+]
+"""The library on each number of workers, variants on two of them each, in turn."""
+
+
+@pytest.mark.parametrize(("name", "workers"), CASES)
 def test_a_plan_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec = text_of(name)
     answers = pool.run(train, workers, spec)

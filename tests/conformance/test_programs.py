@@ -5,6 +5,7 @@ Only what an uncompressed all-reduce sums may differ in its last bits. Bytes sen
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from pool import Pool
 from relaxc import pipeline
 from relaxc.emit.plan import SEED
 from relaxc.language.source import Source
-from relaxc.manifest import Manifest
 from relaxc.program.interpret import Interpreter
 from relaxc.resources import folder
 from relaxc.wire.parameters import Parameter
@@ -283,17 +283,20 @@ Weights = dict[str, np.ndarray[Any, Any]]
 
 
 def train(
-    rank: int, workers: int, spec: str, momentum: float, broken: bool = False
+    rank: int, workers: int, spec: str, momentum: float, broken: bool = False, as_shipped: bool = False
 ) -> tuple[list[Weights], dict[str, Any], tuple[int, int, int]]:
     """On one worker: the weights after each iteration and the plan's state, as float64; bytes sent and predicted, and
-    how many blocks were sent to it again."""
+    how many blocks were sent to it again. `as_shipped`: with kernels that are compiled as users have them."""
     import torch
+    from quick_kernels import shipped
 
     import relaxc
 
     model = make_model()
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=momentum)
-    relaxed = relaxc.compile(spec).attach(model, optimizer, timeout=60)
+    with shipped() if as_shipped else nullcontext():
+        plan = relaxc.compile(spec)
+    relaxed = plan.attach(model, optimizer, timeout=60)
     seen = []
     for iteration in range(ITERATIONS):
         model(rank, iteration, broken).backward()
@@ -363,19 +366,25 @@ def interpreted(
 
 def only_codes(spec: str) -> bool:
     """Whether all that is summed is summed by kernels, in rank order."""
-    import relaxc
-
-    manifest: Manifest = relaxc.compile(spec).manifest
+    manifest = pipeline.manifest_of(Source("spec", spec), {}, "spec")
     exchanges = [b.gradient.exchange for b in manifest.bodies if b.gradient is not None]
     exchanges += [t.exchange for b in manifest.bodies if b.program is not None for t in b.program.transfers]
     return all(exchange.codec is not None for exchange in exchanges)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("name", [*LIBRARY, *VARIANTS, *OWNING])
+NUMBERS = (1, 2, 3, 4, 5)
+"""Of workers."""
+CASES = [
+    *((name, workers) for name in (*LIBRARY, *OWNING) for workers in NUMBERS),
+    *((name, NUMBERS[(n + 2 * turn) % 5]) for n, name in enumerate(VARIANTS) for turn in range(2)),
+]
+"""The library on each number of workers, variants on two of them each, in turn."""
+
+
+@pytest.mark.parametrize(("name", "workers"), CASES)
 def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM
-    answers = pool.run(train, workers, spec, momentum)
+    answers = pool.run(train, workers, spec, momentum, False, name in LIBRARY)
     wanted, interpreter = interpreted(spec, workers, momentum)
     exact = only_codes(spec)
     trips = sum(trips for _seen, _state, (_sent, _predicted, trips) in answers)

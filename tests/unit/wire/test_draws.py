@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import accumulate, pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaxc.wire.dither import chosen, parameter_keys, shared_key
+from relaxc.program.drawn import chosen
+from relaxc.wire.dither import parameter_keys, shared_key
 from relaxc.wire.draws import bits, geometric, head_start, permutation
 
 
@@ -89,9 +91,10 @@ def test_head_starts_of_four_in_a_hundred():
 def test_all_elements_of_a_block_are_chosen_alike():
     """20000 iterations, in a whole block of ten and in a short last one of seven, within 5 standard deviations."""
     iterations, block = 20_000, 10
+    both = np.arange(2, dtype=np.uint64)
     counts: Counter[int] = Counter()
     for t in range(iterations):
         keys = parameter_keys(shared_key(5, t), 3)
-        counts.update(first + chosen(keys, first // block, block) for first in (0, block))
+        counts.update(block * n + int(place) for n, place in enumerate(chosen(both, keys, block)))
     expected = iterations / block
     assert all(abs(counts[place] - expected) < 5 * (expected * (1 - 1 / block)) ** 0.5 for place in range(17))
