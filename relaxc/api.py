@@ -119,11 +119,9 @@ def _is_file(path: Path) -> bool:
 
 def _source(spec: str | Path) -> Source:
     from relaxc.language.source import Source
-    from relaxc.resources import folder
+    from relaxc.resources import spec_path
 
     path = Path(spec)
     if isinstance(spec, str) and any(c in spec for c in " \n{") and not _is_file(path):
         return Source("<text>", spec)
-    if not path.exists() and path.suffix == "" and len(path.parts) == 1:
-        return Source.read(folder("specs") / f"{path.name}.relax")
-    return Source.read(path)
+    return Source.read(spec_path(str(spec)))

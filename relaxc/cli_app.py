@@ -50,14 +50,14 @@ def format_(context: typer.Context) -> None:
     raise typer.Exit(cli_spec.format_(context.args))
 
 
-Spec = Annotated[str, typer.Argument(metavar="SPEC", help="a spec file; - is standard input")]
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help=cli_spec.SPEC)]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")]
 
 
 def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths]:
     """The program of a spec and its paths, its warnings shown, and what there is to say of these numbers of workers.
     Exit 1 with its errors shown where it has any."""
-    source = cli_spec.read(spec)
+    source = cli_spec.named(spec)
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, cli_spec.settings_of(settings)))
     paths = None
     if typed is not None:
@@ -167,7 +167,7 @@ def probe(
 
 @app.command()
 def simulate(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file, or the name of a spec of the library")],
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help=cli_spec.SPEC)],
     task: Annotated[str, typer.Option(metavar="TASK", help="digits, quadratic, or package.module:task")],
     workers: Annotated[int | None, typer.Option(min=1, help="virtual workers (default: those of the cluster)")] = None,
     network: Annotated[

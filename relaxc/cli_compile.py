@@ -25,7 +25,7 @@ def compile(arguments: Sequence[str]) -> int:
     """Compile a spec into a plan's folder. Returns the exit status; raises RelaxError (RX04, RX05)."""
     options = _options(arguments)
     _refuse_early(options)
-    source, settings = cli_spec.read(options.spec), cli_spec.settings_of(options.set)
+    source, settings = cli_spec.named(options.spec), cli_spec.settings_of(options.set)
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     fitting = _Fitting(options)
     if options.sample is not None and "auto" in source.text:
@@ -165,7 +165,7 @@ def _options(arguments: Sequence[str]) -> Namespace:
         "relaxc compile", allow_abbrev=False,
         description="Compile a spec into a plan: `plan = relaxc.load(FOLDER); plan.attach(model, optimizer)`.",
     )  # fmt: skip
-    parser.add_argument("spec", metavar="SPEC", help="a spec file; - is standard input")
+    parser.add_argument("spec", metavar="SPEC", help=cli_spec.SPEC)
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="the plan's folder (default: build/SPEC)")
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="replace the value of a param")
     parser.add_argument(

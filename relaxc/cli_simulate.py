@@ -15,7 +15,6 @@ from relaxc.program.types import Typed
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
-    from relaxc.language.source import Source
     from relaxc.schedule.network import Network
     from relaxc.simulate.outcome import Curve
     from relaxc.simulate.run import Progress, Training
@@ -47,7 +46,7 @@ def simulate(wanted: Wanted) -> int:
     from relaxc.simulate.outcome import verdicts
 
     _refuse(wanted)
-    sources = [_named(name) for name in (wanted.spec, *wanted.against)]
+    sources = [cli_spec.named(name) for name in (wanted.spec, *wanted.against)]
     settings = [cli_spec.settings_of(wanted.settings), *({} for _ in wanted.against)]
     first, errors = cli_spec.attempt(partial(cli_spec.checked, sources[0], settings[0]))
     if first is None:
@@ -83,17 +82,6 @@ def _refuse(wanted: Wanted) -> None:
         raise UsageError("--lr takes a number above 0")
     if wanted.computation is not None and not 0 <= wanted.computation < float("inf"):
         raise UsageError("--computation takes seconds from 0 up")
-
-
-def _named(name: str) -> Source:
-    """A file, or a spec of the library."""
-    from relaxc.language.source import Source
-    from relaxc.resources import folder
-
-    shipped = folder("specs") / f"{name}.relax"
-    if not Path(name).exists() and Path(name).name == name and shipped.is_file():
-        return Source.read(shipped)
-    return cli_spec.read(name)
 
 
 def _workers(wanted: Wanted, typed: Typed) -> int:

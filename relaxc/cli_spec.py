@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from relaxc.program.types import Typed
 
 STDIN = "-"
+SPEC = "a spec file, or the name of a spec of the library; - is standard input"
+"""What most commands take."""
 OK, WRONG_SPEC = 0, 1
 
 T = TypeVar("T")
@@ -31,13 +33,13 @@ T = TypeVar("T")
 
 def check(arguments: Sequence[str]) -> int:
     """Say what is wrong with specs, all at once. Returns the exit status."""
-    parser = _parser("check", "Say what is wrong with specs, all at once.")
+    parser = _parser("check", "Say what is wrong with specs, all at once.", SPEC)
     parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="replace the value of a param")
     parser.add_argument("--workers", type=int, action="append", metavar="N",
                         help="also what depends on the number of workers; repeatable")  # fmt: skip
     options = parser.parse_args(arguments)
     refuse_counts(options.workers or ())
-    sources, settings = [read(name) for name in options.specs], settings_of(options.set)
+    sources, settings = [named(name) for name in options.specs], settings_of(options.set)
     results = [attempt(partial(checked, source, settings, options.workers or ())) for source in sources]
     shown = [d for judged, errors in results for d in (errors if judged is None else judged.warnings)]
     show(shown, options.json, options.color)
@@ -62,22 +64,40 @@ def format_(arguments: Sequence[str]) -> int:
 
 
 def _format_options(arguments: Sequence[str]) -> Namespace:
-    parser = _parser("format", "Print specs in canonical layout; comments stay.")
+    parser = _parser("format", "Print specs in canonical layout; comments stay.", "a spec file; - is standard input")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--check", action="store_true", help="only name the files that would change; status 1 if any")
     what.add_argument("--write", "-w", action="store_true", help="write the files back")
     return parser.parse_args(arguments)
 
 
-def _parser(command: str, description: str) -> ArgumentParser:
+def _parser(command: str, description: str, help: str) -> ArgumentParser:
     parser = ArgumentParser(f"relaxc {command}", description=description, allow_abbrev=False)
-    parser.add_argument("specs", nargs="+", metavar="SPEC", help="a spec file; - is standard input")
+    parser.add_argument("specs", nargs="+", metavar="SPEC", help=help)
     parser.add_argument("--json", action="store_true", help="print diagnostics as JSON on standard output")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: auto")
     return parser
 
 
 # --- what commands are made of
+
+
+def named(name: str) -> Source:
+    """The spec in file `name`, or of that name in the library; standard input for `-`. Raises UsageError where it can't
+    be read."""
+    from relaxc.resources import spec_path
+
+    path = spec_path(name)
+    if name.isidentifier() and not path.exists():
+        raise UsageError(f"there is no file {name!r}, and the library has no spec of that name{_nearest(name)}")
+    return read(str(path))
+
+
+def _nearest(name: str) -> str:
+    from relaxc.language.words import did_you_mean
+    from relaxc.resources import folder
+
+    return f": {meant}" if (meant := did_you_mean(name, [p.stem for p in folder("specs").glob("*.relax")])) else ""
 
 
 def read(name: str) -> Source:

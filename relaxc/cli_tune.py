@@ -27,7 +27,7 @@ SHOWN = 20
 
 
 def tune(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="a spec file; - is standard input")],
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help=cli_spec.SPEC)],
     model: Model = None,
     sample: Sample = None,
     network: NetworkText = None,
@@ -68,7 +68,7 @@ def _candidates(
     from relaxc.tune.grid import parsed_grid, variants
     from relaxc.tune.ranking import candidates
 
-    source, chosen = cli_spec.read(spec), cli_spec.settings_of(settings)
+    source, chosen = cli_spec.named(spec), cli_spec.settings_of(settings)
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, chosen))
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")

@@ -31,6 +31,13 @@ def folder(name: str) -> Path:
     raise MissingResource(f"relaxc's own folder {name!r} is neither in {looked}: install relaxc again")
 
 
+def spec_path(name: str) -> Path:
+    """Of a spec that a user names: a file; else one of the library, which goes by its bare name."""
+    path = Path(name)
+    shipped = folder("specs") / f"{name}.relax"
+    return shipped if path.name == name and not path.exists() and shipped.is_file() else path
+
+
 def cache_folder() -> Path:
     """Where relaxc keeps what it can make again: $RELAXC_CACHE, or the user's cache. It may be absent or read-only."""
     if chosen := os.environ.get("RELAXC_CACHE"):

@@ -3,7 +3,6 @@ refused in one place, wherever it was written."""
 
 from __future__ import annotations
 
-import math
 import re
 
 MEASURE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]+(?:/s)?)\s*")
@@ -44,7 +43,7 @@ def seconds(value: float, unit: str) -> float | None:
 
 def wrong_rate(bits: float) -> str | None:
     """What is absurd about a link of so many bits per second; None where one can be so."""
-    if not bits > 0 or not math.isfinite(bits):
+    if not bits > 0:
         return "a link that carries nothing is no link"
     if bits < SLOWEST:
         return "slower than 1 kbit/s"

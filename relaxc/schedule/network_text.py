@@ -38,8 +38,9 @@ def parse_network(text: str) -> Network:
     A rate alone is the bandwidth and a time alone the latency, 50us where there is none; `inner` is the bandwidth
     within a machine.
     """
-    if text.strip().endswith(".json") or Path(text.strip()).is_file():
-        return read_network(Path(text.strip()))
+    given = text.strip()
+    if given.endswith(".json") or (given and Path(given).exists()):
+        return read_network(Path(given))
     found: dict[str, float] = {}
     for part in text.split(","):
         key, value = _part(part.strip(), text)
@@ -56,7 +57,7 @@ def parse_network(text: str) -> Network:
         int(found["workers"]) if "workers" in found else None,
         int(found.get("per_machine", 1)),
         found.get("inner"),
-        f"--network {text.strip()}",
+        f"--network {given}",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxc.language import syntax
+from relaxc.language.knobs import KNOBS
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
 from relaxc.usage import UsageError
@@ -75,7 +76,8 @@ def _axes(
         if knob not in given and (written is None or written not in params):
             axes[knob] = tuple(dict.fromkeys([*values, *([written] if written is not None else [])]))
     for name, chosen in given.items():
-        if name not in params and (statement is None or not name.isidentifier()):
+        quantity = None if statement is None else statement.quantity
+        if name not in params and name not in (KNOBS[quantity].parameters if quantity is not None else ()):
             known = ", ".join(sorted({*params, *knobs}))
             raise UsageError(
                 f"--grid {name}: no param, and no statement of `relax` has it as a knob ({known or 'none'})"

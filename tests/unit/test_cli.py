@@ -114,6 +114,23 @@ def test_what_cant_be_read_is_one_sentence(command: str, tmp_path: Path, capsys:
         assert out == "" and err.startswith("relaxc: can't read ") and err.count("\n") == 1
 
 
+def test_specs_of_the_library_go_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of that name counts first. `format` writes, so it takes files only."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.status(["check", "bytegrad"]) == 0
+    assert capsys.readouterr().out.endswith("specs/bytegrad.relax: ok\n")
+    (tmp_path / "bytegrad").write_text(BAD)
+    assert cli.status(["check", "bytegrad"]) == 1
+    for name, said in (("byte_grad", ": did you mean `bytegrad`?"), ("nothing_alike", "")):
+        with pytest.raises(cli_spec.UsageError) as caught:
+            cli_spec.named(name)
+        assert str(caught.value) == f"there is no file '{name}', and the library has no spec of that name{said}"
+    with pytest.raises(cli_spec.UsageError, match="can't read 'choco'"):
+        cli_spec.format_(["choco"])
+
+
 def test_usage_is_status_2() -> None:
     for arguments in (["check"], ["check", "--what"], ["format", "--check", "--write", "a"], ["no-such-command"]):
         done = relaxc(*arguments)

@@ -233,7 +233,7 @@ def test_a_cluster_says_the_workers_and_the_network(tmp_path: Path, capsys: pyte
         (("--workers", 4, "-o", "/absent/a.json"), 2, "there is no folder"),
         (("--workers", 4, "--network", "0Gbps"), 1, "RX0440"),
         (("--workers", 4, "--computation", -1), 2, "seconds from 0 up"),
-        (("--workers", 4, "--against", "nothing"), 2, "can't read 'nothing'"),
+        (("--workers", 4, "--against", "nothing"), 2, "there is no file 'nothing'"),
     ],
 )
 def test_what_is_refused(arguments: tuple[Any, ...], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,11 @@ def test_a_grid_of_what_is_not_there_is_refused() -> None:
         variants(Source("x", "relax gradients"), {}, {"delay": tuple(map(str, range(200)))})
 
 
+def test_a_grid_of_what_a_statement_has_not_says_what_it_has() -> None:
+    with pytest.raises(UsageError, match=r"--grid momentum: .*\(compress, delay, route, width\)"):
+        variants(Source("s", "param width = 4\nrelax gradients"), {}, {"momentum": ("0.5",)})
+
+
 def test_a_grid_is_read_with_its_parentheses() -> None:
     assert parsed_grid(["width=4bit, 8bit", "c=topk(1%, x),none"]) == {
         "width": ("4bit", "8bit"), "c": ("topk(1%, x)", "none"),
