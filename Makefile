@@ -10,15 +10,19 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 INSTALLED := pyproject.toml constraints.txt
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: demo test bench bench-convergence gpu-check lint clean
+.PHONY: demo test runtime set-up bench bench-convergence gpu-check lint clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.demo
 	$(BIN)/relaxc demo
 
-test: $(VENV)/.dev
-	$(BIN)/python -c "from relaxc.build.runtime import build_runtime; build_runtime()"
+test: runtime
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+runtime: $(VENV)/.dev
+	$(BIN)/python -c "from relaxc.build.runtime import build_runtime; build_runtime()"
+
+set-up: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks

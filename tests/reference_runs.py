@@ -17,7 +17,8 @@ from relaxc.language.source import Source
 from relaxc.program.ir import Assign, Encode, Every, Exchange, Let, Program, flattened, within
 from relaxc.resources import folder
 from relaxc.topology.weights import weights as mixing_weights
-from relaxc.wire.dither import EVERYONE, chosen, message_key, parameter_keys, shared_key
+from relaxc.program.drawn import chosen
+from relaxc.wire.dither import EVERYONE, message_key, parameter_keys, shared_key
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.layout import Layout
 from relaxc.wire.low_rank import first_q
@@ -103,7 +104,8 @@ def given(program: Program, workers: int, number: int, of: Setup) -> Given:
 
     def places(iteration: int, block: int) -> list[int]:
         keys = parameter_keys(shared_key(SEED, iteration), number)
-        drawn = [first + chosen(keys, first // block, block) for first in range(0, elements, block)]
+        numbers = np.arange(-(-elements // block), dtype=np.uint64)
+        drawn = [int(n * block + place) for n, place in enumerate(chosen(numbers, keys, block))]
         return [place for place in drawn if place < elements]
 
     return Given(

@@ -100,7 +100,7 @@ def test_paths_mean_what_their_program_means() -> None:
     """And passes refuse few of the programs, so that the test is one of meanings."""
     refused: list[bool] = []
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
     @given(bodies(), st.integers(1, 4), st.sampled_from(["f32", "bf16", "f64"]), st.integers(0, 2**31))
     def run(body: Body, workers: int, dtype: str, seed: int) -> None:
         refused.append(is_refused(body, workers, dtype, seed))

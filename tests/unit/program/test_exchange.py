@@ -152,12 +152,12 @@ def test_what_trips_is_sent_again(name: str, feedback: str, workers: int) -> Non
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_the_sum_of_the_workers_stays_to_rounding(workers: int) -> None:
-    """A thousand rounds in which all move by the difference of two quantised values, one of them far away at times."""
+    """Three hundred rounds in which all move by the difference of two quantised values, one of them far away at times."""
     p, topology, draw = parameter(130), Topology("ring"), np.random.default_rng(5)
     x = drawn(130, workers)
     total, trips = sum(x), 0
     codec = codecs.guarded(8, 0.01, 64)
-    for iteration in range(1000):
+    for iteration in range(300):
         if iteration % 50 == 0:
             thrown = draw.standard_normal(130) * 30
             x[0], x[1] = x[0] + thrown, x[1] - thrown
@@ -165,7 +165,7 @@ def test_the_sum_of_the_workers_stays_to_rounding(workers: int) -> None:
         trips += sum((~trusted(codec, c.message, y)).sum() for c in codes for y in x)
         heard = run_exchange(occurrence(exchange("mix", topology=topology), codes, p, iteration))
         x = [mine + (h - c.decoded()) for mine, h, c in zip(x, heard, codes, strict=True)]
-    assert trips > 100
+    assert trips > 30
     np.testing.assert_allclose(sum(x), total, rtol=0, atol=1e-10)
     assert max(np.abs(mine - total / workers).max() for mine in x) < 1, "they came together"
 
