@@ -14,10 +14,10 @@ from references.harness.team import Given, Setup, setup, simulate
 from relaxc import pipeline
 from relaxc.emit.plan import SEED
 from relaxc.language.source import Source
+from relaxc.program.drawn import chosen
 from relaxc.program.ir import Assign, Encode, Every, Exchange, Let, Program, flattened, within
 from relaxc.resources import folder
 from relaxc.topology.weights import weights as mixing_weights
-from relaxc.program.drawn import chosen
 from relaxc.wire.dither import EVERYONE, message_key, parameter_keys, shared_key
 from relaxc.wire.draws import geometric, head_start
 from relaxc.wire.layout import Layout
