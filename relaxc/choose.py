@@ -111,8 +111,9 @@ def choose(source: Source, settings: Mapping[str, str], name: str, situation: Si
     found = [_candidate(codec, *each, situation) for codec, each in manifests.items()]
     mixed = _mixed(file, {codec: manifest for codec, (_, manifest) in manifests.items()}, situation)
     if mixed is not None:
-        place = max(n for n, codec in enumerate(manifests) if f"compress = {codec}" in mixed.text)
-        found.insert(place, _candidate("mixed", mixed, pipeline.manifest_of(mixed, settings, name), situation))
+        text, codecs = mixed
+        place = max(n for n, codec in enumerate(manifests) if codec in codecs)
+        found.insert(place, _candidate("mixed", text, pipeline.manifest_of(text, settings, name), situation))
     fastest = min(candidate.seconds for candidate in found)
     best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
     return Chosen(best, tuple(found))
@@ -144,8 +145,8 @@ def _candidate(name: str, source: Source, manifest: Manifest, situation: Situati
 # --- a codec for each bucket
 
 
-def _mixed(file: File, manifests: Mapping[str, Manifest], situation: Situation) -> Source | None:
-    """None where all buckets come to one codec, or what is exchanged is no gradient."""
+def _mixed(file: File, manifests: Mapping[str, Manifest], situation: Situation) -> tuple[Source, set[str]] | None:
+    """The text, and which codecs are in it. None where all buckets come to one, or what is exchanged is no gradient."""
     open_ = [number for number, _ in statements(file)]
     if any(manifest.bodies[number].gradient is None for manifest in manifests.values() for number in open_):
         return None
@@ -153,10 +154,11 @@ def _mixed(file: File, manifests: Mapping[str, Manifest], situation: Situation) 
 
     fitted = fitted_lines(_lines(manifests, open_, situation), next(iter(manifests.values())))
     choices = {number: _choice(fitted, number, list(manifests)) for number in open_}
-    if len({codec for choice in choices.values() for codec in choice}) == 1:
+    codecs = {codec for choice in choices.values() for codec in choice}
+    if len(codecs) == 1:
         return None
     every = [p.name for p in situation.profile.parameters]
-    return rewritten(file, choices, every)
+    return rewritten(file, choices, every), codecs
 
 
 def _lines(manifests: Mapping[str, Manifest], open_: Sequence[int], situation: Situation) -> list[Line]:

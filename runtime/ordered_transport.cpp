@@ -42,9 +42,9 @@ class OrderedTransport final : public Transport {
         device_(device),
         inner_(std::move(inner)),
         overdue_(timeout, [this](const Overdue::Entry& entry, const std::string& what) {
-          aborted_ = true;
+          const bool first = !aborted_.exchange(true);
           if (lost) lost(entry.iteration, entry.bucket, what);
-          backend_->abort();
+          if (first) backend_->abort();
         }) {}
 
   bool ordered() const override { return true; }
@@ -88,6 +88,8 @@ class OrderedTransport final : public Transport {
     watch(work);
     return std::make_unique<Together>(std::make_shared<Work>(std::move(work)));
   }
+
+  bool settled() const override { return overdue_.empty(); }
 
   void abort() override {
     inner_->abort();

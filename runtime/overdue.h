@@ -45,6 +45,11 @@ class Overdue {
     changed_.notify_all();
   }
 
+  bool empty() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return entries_.empty();
+  }
+
   void add(Entry entry) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -89,7 +94,7 @@ class Overdue {
   static constexpr const char* under_way = "under way";
   const std::chrono::milliseconds timeout_;
   const Late late_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;
   bool stopping_ = false, ending_ = false;

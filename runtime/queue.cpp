@@ -32,7 +32,10 @@ Queue::Queue(std::unique_ptr<Transport> transport, c10::Device device)
   transport_->lost = [this](uint64_t iteration, int bucket, const std::string& what) { lose(iteration, bucket, what); };
 }
 
-Queue::~Queue() { stop(); }
+Queue::~Queue() {
+  stop();
+  if (!forked()) transport_.reset();  // what it is still told of a device's work, it tells this queue
+}
 
 void Queue::start() {
   thread_ = std::thread([this] { loop(); });
@@ -153,7 +156,13 @@ bool Queue::wait_finished(const Launch& launch, int ms) const {
 }
 
 bool Queue::wait_idle(int ms) const {
-  return wait_until(ms, [&] { return waiting_.empty() && !current_; });
+  const auto end = Clock::now() + std::chrono::milliseconds(ms);
+  if (!wait_until(ms, [&] { return waiting_.empty() && !current_; })) return false;
+  while (!transport_->settled()) {  // on a device, which tells nobody when it is
+    if (Clock::now() > end || failure()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return !(transport_->ordered() && failure());
 }
 
 void Queue::follow(const Launch& launch, int bucket) const {

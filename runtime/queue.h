@@ -19,7 +19,7 @@ namespace relaxc {
 struct Counters {
   std::atomic<uint64_t> busy_ns{0};      // exchange under way
   std::atomic<uint64_t> kernel_ns{0};    // kernels at work, fragments too
-  std::atomic<uint64_t> launches{0};     // completed
+  std::atomic<uint64_t> launches{0};     // begun
   std::atomic<uint64_t> trips{0};        // blocks that were decoded near values sent in full
 };
 
@@ -42,7 +42,7 @@ class Queue {
   // Wait at most `ms`; true when done. Rethrows nothing: see failure().
   bool wait(const Launch& launch, int bucket, int ms) const;
   bool wait_finished(const Launch& launch, int ms) const;
-  bool wait_idle(int ms) const;
+  bool wait_idle(int ms) const;  // of a device: all that it was given has ended there
   // What was waited for is true on the host. On a device it is true for what the current stream is given from here on.
   void follow(const Launch& launch, int bucket) const;
   void follow_finished(const Launch& launch) const;

@@ -1,4 +1,4 @@
-// The only translation unit that includes c10d. Methods of Backend are called, those of ProcessGroup being partly deprecated.
+// Tagged messages over c10d. Methods of Backend are called, those of ProcessGroup being partly deprecated.
 #include "c10d_transport.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

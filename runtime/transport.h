@@ -1,4 +1,4 @@
-// What the engine needs of c10d: tagged messages between two workers, and sums over all. Only transport.cpp sees c10d.
+// What the engine needs of c10d: tagged messages between two workers, and sums over all. Only its implementations see c10d.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -34,6 +34,7 @@ class Transport {
   virtual bool ordered() const { return false; }
   virtual void open(uint64_t /*iteration*/, int /*bucket*/) {}
   virtual void close() {}
+  virtual bool settled() const { return true; }  // whether all of that work has ended, as far as it is looked after
   virtual void abort() {}  // all that is under way, from here on
   std::function<void(uint64_t iteration, int bucket, const std::string& what)> lost;
 

@@ -35,9 +35,10 @@ class Needs:
         return self.inside
 
     def leave(self) -> None:
-        """It has ended."""
+        """It has ended, be it by an exception."""
         self.inside = False
         self._believed = len(self._called) == len(self.modules)
+        self._called = set()
 
     def read(self, module: nn.Module) -> None:
         self._called.add(module)

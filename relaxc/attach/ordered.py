@@ -5,6 +5,7 @@ Gloo, and so does everything where this can't be.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,8 @@ from torch._C._distributed_c10d import PrefixStore, Store  # its own, which it d
 from relaxc.attach.groups import PATIENCE, Groups, lost
 from relaxc.manifest import ExchangePlan, Manifest
 
+LOOK_EVERY = 0.002
+"""Seconds."""
 Make = Callable[[Store, int, int, timedelta], dist.ProcessGroup]
 
 stand_in: Make | None = None
@@ -38,17 +41,22 @@ def by_host(runtime: ModuleType, groups: Groups) -> Channels:
 
 def over_nccl(manifest: Manifest, users: dist.ProcessGroup | None, workers: int, device: torch.device) -> bool:
     """Whether messages go over NCCL: where the user's own go, if all of the plan's can."""
-    if workers == 1 or any(map(_answers, _in_step(manifest))):
+    exchanges = [*_in_gradients(manifest), *_in_programs(manifest)]
+    if workers == 1 or not exchanges or any(map(_answers, exchanges)):
         return False
     if stand_in is not None:
         return True
     return device.type == "cuda" and dist.is_nccl_available() and _backend(users, device) == "nccl"
 
 
-def _in_step(manifest: Manifest) -> list[ExchangePlan]:
-    gradients = [body.gradient.exchange for body in manifest.bodies if body.gradient is not None]
+def _in_gradients(manifest: Manifest) -> list[ExchangePlan]:
+    return [body.gradient.exchange for body in manifest.bodies if body.gradient is not None]
+
+
+def _in_programs(manifest: Manifest) -> list[ExchangePlan]:
+    """Those that all workers keep in step."""
     programs = [body.program for body in manifest.bodies if body.program is not None]
-    return gradients + [t.exchange for p in programs for t in p.transfers if not t.asynchronous]
+    return [t.exchange for p in programs for t in p.transfers if not t.asynchronous]
 
 
 def _answers(exchange: ExchangePlan) -> bool:
@@ -65,29 +73,43 @@ def _backend(users: dist.ProcessGroup | None, device: torch.device) -> str:
         return ""
 
 
-def by_nccl(runtime: ModuleType, groups: Groups, device: torch.device) -> Channels:
-    """Collective. A group is first used here, by all workers, as NCCL wants it.
+def by_nccl(runtime: ModuleType, manifest: Manifest, groups: Groups, device: torch.device) -> Channels:
+    """Collective. A group is first used here, by all workers, as NCCL wants it; a queue that exchanges nothing in step
+    has none.
 
     Raise ExchangeError (RX0602) where a worker is lost meanwhile.
     """
+    used = {"exchange": _in_gradients(manifest), "programs": _in_programs(manifest)}
     try:
-        exchange, programs = (_channel(runtime, part, groups, device) for part in ("exchange", "programs"))
+        exchange, programs = (_channel(runtime, part, groups, device, bool(of)) for part, of in used.items())
     except RuntimeError as error:
         raise lost(groups.rank, error) from error
     return Channels(exchange, programs)
 
 
-def _channel(runtime: ModuleType, part: str, groups: Groups, device: torch.device) -> Any:
+def _channel(runtime: ModuleType, part: str, groups: Groups, device: torch.device, used: bool) -> Any:
     tagged: dist.ProcessGroup | None = getattr(groups, part)
     if tagged is None:
         return runtime.Channel()
+    if not used:
+        return runtime.Channel(tagged)
     make = stand_in or _nccl
     made = make(PrefixStore(f"ordered/{part}", groups.store), groups.rank, groups.workers, PATIENCE * groups.timeout)
     first = torch.ones(1, device=device)
-    made.allreduce([first]).wait()
+    _wait(made.allreduce([first]), groups.timeout)
     if first.item() != groups.workers:
         raise RuntimeError(f"a sum of ones over {groups.workers} workers is {first.item():g}")
     return runtime.Channel(tagged, made, groups.timeout.total_seconds())
+
+
+def _wait(work: Any, limit: timedelta) -> None:
+    """On the host: on a device, waiting for the work itself would have no end before the watchdog's."""
+    end = time.monotonic() + limit.total_seconds()
+    while not work.is_completed():
+        if time.monotonic() > end:
+            raise RuntimeError(f"no sum over all workers within {limit.total_seconds():g} s")
+        time.sleep(LOOK_EVERY)
+    work.wait()
 
 
 def _nccl(store: Store, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:

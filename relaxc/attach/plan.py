@@ -83,7 +83,7 @@ class Plan:
             except RuntimeError as error:
                 raise lost(groups.rank, error) from error
             if over_nccl(manifest, group, groups.workers, read.device):
-                channels = by_nccl(runtime, groups, read.device)
+                channels = by_nccl(runtime, manifest, groups, read.device)
         watch = Watch(groups)
         running = make_engine(
             runtime, kernels.library, manifest, read, schedule, groups, channels.exchange, kernels.device

@@ -106,7 +106,7 @@ class Relaxed:
         """Where weights may be waited for bucket by bucket."""
         programs.needs = needs_of(self._manifest, model, programs.clocks)
         if programs.needs is not None:
-            self._removable.append(model.register_forward_hook(Left(programs)))
+            self._removable.append(model.register_forward_hook(Left(programs), always_call=True))
             self._removable += [m.register_forward_pre_hook(Read(programs)) for m in programs.needs.modules]
 
     def _remembers(self) -> bool:

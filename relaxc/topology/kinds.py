@@ -75,12 +75,12 @@ def _metropolis_row(rank: int, parts: dict[int, int]) -> Row:
 
 
 def uniform(arrows: Edges, workers: int) -> Rows:
-    """A worker and all that it hears weigh the same. No arrow is from a worker to itself, and each worker hears as many
-    as hear it: else the matrix is not doubly stochastic."""
+    """A worker and all that it hears weigh the same, one that it hears twice, or itself, twice as much. Each worker
+    hears as many as hear it: else the matrix is not doubly stochastic."""
     heard: list[list[int]] = [[rank] for rank in range(workers)]
     for i, j in arrows:
         heard[i].append(j)
-    return tuple(tuple((peer, 1 / len(row)) for peer in sorted(row)) for row in heard)
+    return tuple(tuple((peer, n / len(row)) for peer, n in sorted(Counter(row).items())) for row in heard)
 
 
 def given(edges: Arguments, workers: int) -> Rows:

@@ -95,7 +95,9 @@ def without_backward(rank: int, workers: int) -> list[list[float]]:
     step(net, optimizer, rank, 3)
     with pytest.raises(RuntimeError):
         net(torch.zeros(1, 5))
+    assert waiting(relaxed) == 1
     net.second(torch.zeros(1, 9))
+    assert waiting(relaxed) == 0, "a part by itself, behind an exception, waits for all"
     step(net, optimizer, rank, 4)
     relaxed.complete()
     assert waiting(relaxed) == 0

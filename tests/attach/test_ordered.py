@@ -14,6 +14,8 @@ import torch
 from given_gradients import ITERATIONS, SHAPES, SPECS, backward, model_of, plan_of, train
 from pool import Pool
 
+import relaxc
+from relaxc.attach.ordered import over_nccl
 from relaxc.errors import ExchangeError
 
 MORE = {
@@ -47,7 +49,7 @@ def test_ordered_messages_carry_what_tagged_ones_do(name: str, pool: Pool, libra
         zip(tagged, pool.run(ordered, workers, spec, library), strict=True)
     ):
         assert [w == f for w, f in zip(wanted, found, strict=True)] == [True] * (ITERATIONS + 1), rank
-        assert (groups > 0) == (name != "modulo")
+        assert (groups > 0) == (name not in ("modulo", "asynchronous"))
 
 
 def uneven(rank: int, workers: int, spec: str, library: str) -> list[bytes]:
@@ -88,6 +90,49 @@ def lost(rank: int, workers: int, spec: str, library: str, blocks: bool) -> str:
             return str(error)
         time.sleep(6)  # alive, so that the others' connections stay
     return ""
+
+
+def lost_in_the_end(rank: int, workers: int, spec: str, library: str) -> str:
+    """Rank 1 leaves out the last iteration, in which the others wait for nothing, as on a device."""
+    with ordered_groups.standing_in(Path(library), blocks=False):
+        model = loops.mlp()
+        optimizer = loops.sgd(model)
+        relaxed = loops.plan(spec).attach(model, optimizer, timeout=3)
+        for t in range(2 if rank == 1 else 3):
+            loops.backward(model, rank, t)
+            optimizer.step()
+            optimizer.zero_grad()
+        if rank == 1:
+            time.sleep(6)
+            return ""
+        try:
+            relaxed.detach()
+        except ExchangeError as error:
+            return str(error)
+    return "nothing was said"
+
+
+def test_a_loss_in_the_last_iteration_is_told_of(pool: Pool, library: str) -> None:
+    texts = pool.run(lost_in_the_end, 3, "relax weights { compress = 8bit, topology = ring }", library)
+    for rank in (0, 2):
+        assert "RX0603" in texts[rank] and "iteration 2" in texts[rank], texts
+
+
+@pytest.mark.parametrize(
+    ("spec", "goes"),
+    [
+        ("swarm", False),
+        ("relax weights { delay = async }", False),
+        ("moniqua", False),
+        ("dpsgd", True),
+        ("bytegrad", True),
+    ],
+)
+def test_what_goes_from_device_to_device(spec: str, goes: bool, library: str) -> None:
+    manifest = relaxc.compile(spec).manifest
+    with ordered_groups.standing_in(Path(library)):
+        assert over_nccl(manifest, None, 4, torch.device("cpu")) == goes
+    assert not over_nccl(manifest, None, 4, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("blocks", [True, False])
