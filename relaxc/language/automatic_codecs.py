@@ -17,7 +17,7 @@ AUTO = "auto"
 COMPRESS = "compress"
 HELP = (
     "compile it with them: relaxc compile SPEC --model M --sample S --network '1Gbps, 200us' --workers 4, "
-    "or write a codec; a statement says it itself, not by a param"
+    "or write a codec; `auto` must stand in the statement itself, not in a param"
 )
 
 
