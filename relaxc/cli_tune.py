@@ -121,7 +121,7 @@ def _table(results: Sequence[Ranked], found: Candidates) -> None:
         line = one.timeline
         table.add_row(
             "->" if one.candidate.order == answer else "", one.candidate.variant.name, shown(line.iteration),
-            shown(line.exposed), line.bound, str(one.candidate.staleness),
+            shown(line.exposed), line.bound, one.candidate.staleness,
         )  # fmt: skip
     out = prediction.console()
     out.print(table)

@@ -171,7 +171,7 @@ class ProgramPlan(msgspec.Struct, frozen=True):
 class BodyPlan(msgspec.Struct, frozen=True):
     """The parameters that `selector` matches (and no earlier body does). `agreement` is what weights have at the end of
     an iteration: replicated, local, or `runs` where replicas are identical after each run of an `every`. `staleness`
-    counts iterations. `above` is program/facts.Facts'."""
+    counts iterations, -1 where nothing bounds it. `above` is program/facts.Facts'."""
 
     selector: Any
     statement: str

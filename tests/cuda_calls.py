@@ -157,22 +157,27 @@ def call(
 def _segments(launch: Launch, parts: list[Part], far: int) -> tuple[Any, int, list[Any]]:
     """The table, the number of codec blocks, and what has to live as long."""
     skipped = far * (launch.per_block or 0)
-    keep: list[Any] = []
+    keep: list[Any] = [
+        (ctypes.c_void_p * max(1, len(part.operands)))(*(o.ctypes.data - skipped * o.itemsize for o in part.operands))
+        for part in parts
+    ]
+    rows, blocks = rows_of(launch, parts, [ctypes.addressof(operands) for operands in keep], far)
+    return (CudaSegment * max(1, len(rows)))(*rows), blocks, keep
+
+
+def rows_of(
+    launch: Launch, parts: Sequence[Part], tables: Sequence[int], far: int = 0
+) -> tuple[list[CudaSegment], int]:
+    """The segments, whose operands' addresses stand at `tables`, and the number of codec blocks."""
+    skipped = far * (launch.per_block or 0)
     rows, block, at, before = [], 0, 0, 0
-    for part in parts:
-        operands = (ctypes.c_void_p * max(1, len(part.operands)))(
-            *(o.ctypes.data - skipped * o.itemsize for o in part.operands)
-        )
-        keep.append(operands)
-        rows.append(
-            CudaSegment(
-                ctypes.addressof(operands), part.elements + skipped, part.first, part.parameter, block - far, at, before
-            )
-        )
+    for part, table in zip(parts, tables, strict=True):
+        elements = part.elements + skipped
+        rows.append(CudaSegment(table, elements, part.first, part.parameter, block - far, at, before))
         block += launch.blocks_of(part.elements)
         at += launch.bytes_of(part.elements)
         before += part.elements
-    return (CudaSegment * max(1, len(rows)))(*rows), block, keep
+    return rows, block
 
 
 def _doubles(numbers: list[float] | None, keep: list[Any]) -> Any:

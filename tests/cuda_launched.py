@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from cuda_calls import CudaCall, CudaSegment
-from cuda_driven import WORKERS, Drawn
+from cuda_calls import CudaCall, rows_of
+from cuda_driven import WORKERS, Drawn, drawn, of_cpu, same
 from kernel_calls import KEY, OWN, SHARED, Array
 
 from relaxc.emit.cuda import Launch
+from relaxc.emit.kernel import BlockKernel
 
 ROOM = 32 << 20
 """Bytes on the device for one call: far more than any test's."""
@@ -108,7 +109,8 @@ class Launched:
         """The message and all operands after the call, arrays `skew` items from aligned."""
         arena, launch = self.device.arena(), self.launch
         operands = [[arena.put(o, skew) for o in part.operands] for part in given.parts]
-        blocks, segments = self._segments(arena, given, operands)
+        rows, blocks = rows_of(launch, given.parts, [arena.addresses(of) for of in operands])
+        segments = arena.structures(rows)
         inputs = [arena.put(np.frombuffer(m, np.uint8), 3 * skew) for m in given.messages]
         near = given.near and [None if n is None else arena.put(n, skew) for n in given.near]
         output = arena.put(np.full(given.size or 0, UNWRITTEN, np.uint8), 3 * skew)
@@ -132,16 +134,14 @@ class Launched:
         ]
         return arena.read(output, np.empty(given.size or 0, np.uint8)).tobytes(), held
 
-    def _segments(self, arena: Arena, given: Drawn, operands: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """The number of codec blocks, and where the table is."""
-        rows, block, at, before = [], 0, 0, 0
-        for part, addresses in zip(given.parts, operands, strict=True):
-            table = arena.addresses(addresses)
-            rows.append(CudaSegment(table, part.elements, part.first, part.parameter, block, at, before))
-            block += self.launch.blocks_of(part.elements)
-            at += self.launch.bytes_of(part.elements)
-            before += part.elements
-        return block, arena.structures(rows)
+    def gives_what(self, function: Any, kernel: BlockKernel, seed: int, hows: Sequence[tuple[int, int]]) -> None:
+        """See that it makes the CPU's `function`'s bytes of data drawn for the kernel, on each of (grid, skew)."""
+        given = drawn(kernel, self.launch, seed)
+        message, memory = of_cpu(function, given)
+        for grid, skew in hows:
+            made, held = self(given, grid, skew)
+            assert made == message, (grid, skew)
+            assert all(map(same, held, memory)), (grid, skew)
 
 
 def _numbers(arena: Arena, numbers: Sequence[float] | None) -> int | None:

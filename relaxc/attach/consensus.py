@@ -25,9 +25,21 @@ class Consensus:
         self.depth = 0
 
     def enter(self) -> None:
+        """Where it raises, nothing has been entered."""
+        if self.depth == 0 and self.groups.workers > 1:
+            try:
+                self._average()
+            except BaseException:
+                self._put_back()
+                raise
         self.depth += 1
-        if self.depth > 1 or self.groups.workers == 1:
-            return
+
+    def leave(self) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self._put_back()
+
+    def _average(self) -> None:
         buffers = [b for b in self._model.buffers() if b.numel()]
         mean = [t.detach() for t in self._local if t.numel()] + [b for b in buffers if _averages(b)]
         others = [b for b in buffers if not _averages(b)]
@@ -37,10 +49,7 @@ class Consensus:
             for tensor in others:
                 take_from(tensor, 0, self.groups)
 
-    def leave(self) -> None:
-        self.depth -= 1
-        if self.depth:
-            return
+    def _put_back(self) -> None:
         with torch.no_grad():
             for tensor, own in self._own:
                 tensor.copy_(own)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from relaxc.attach.roll import Roll, change_roll, read_roll
@@ -45,6 +46,8 @@ class Crew:
         self._told_steps = 0
         self._heard: dict[int, tuple[int, float]] = {}
         """By rank its last count of heartbeats, and when that was first seen."""
+        self.meets = False
+        """Whether this worker waits where all meet."""
 
     @property
     def living(self) -> tuple[int, ...]:
@@ -114,8 +117,14 @@ class Crew:
                 self.bury(rank)
 
     def deaf(self) -> None:
-        """Nobody is listened to: what was last heard says nothing of who lives."""
-        self._heard.clear()
+        """No launch waits for anybody. Unless this worker waits where all meet, nobody is listened to, and what was
+        last heard says nothing of who lives."""
+        if not self.meets:
+            self._heard.clear()
+
+    def heard_at(self, rank: int) -> float:
+        """When the newest heartbeat of one that is listened to was first seen."""
+        return self._heard[rank][1] if rank in self._heard else -inf
 
     def beats(self) -> dict[int, int]:
         """By rank, how often each worker was heard of."""
@@ -202,7 +211,8 @@ def given_up(rank: int) -> ExchangeError:
 
 
 class Patience:
-    """How long one waits for those that live: as long as they train, and `crew.timeout` seconds more."""
+    """How long one waits for those that live: as long as they train, and `crew.timeout` seconds more. One of which
+    nothing is heard behind that may be dead, which is for the crew to find."""
 
     def __init__(self, crew: Crew) -> None:
         self._crew, self._looked = crew, time.monotonic()
@@ -220,7 +230,7 @@ class Patience:
             if rank in self._seen and self._seen[rank][0] == steps:
                 since = self._seen[rank][1]
             self._seen[rank] = steps, since
-            if now - since > self._crew.timeout:
+            if self._crew.heard_at(rank) - since > self._crew.timeout:
                 raise ExchangeError(
                     "RX0629", f"rank {self._crew.rank}: rank {rank} lives, but for {self._crew.timeout:g} s it has "
                     "neither trained nor come to where all meet",
@@ -234,13 +244,17 @@ def meet(
     """Wait until all that live have called this as often. Returns who they are. `step` carries out calls of the crew;
     `waited` is called now and then."""
     place, patience = step(crew.here), Patience(crew)
-    while True:
-        while missing := step(lambda: crew.absent(place)):
+    crew.meets = True
+    try:
+        while True:
+            while missing := step(lambda: crew.absent(place)):
+                waited()
+                step(lambda: patience.look(missing))
+                time.sleep(LOOK_EVERY)
+            found: tuple[int, ...] | None = step(lambda: crew.agreed(place, forgets))
+            if found is not None:
+                return found
             waited()
-            step(lambda: patience.look(missing))
             time.sleep(LOOK_EVERY)
-        found: tuple[int, ...] | None = step(lambda: crew.agreed(place, forgets))
-        if found is not None:
-            return found
-        waited()
-        time.sleep(LOOK_EVERY)
+    finally:
+        crew.meets = False

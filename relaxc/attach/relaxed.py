@@ -181,15 +181,20 @@ class Relaxed:
                 outer.come_to_rest()
                 self._consensus.groups = outer.asynchrony.groups
             try:
-                self._consensus.enter()
-            except RuntimeError as error:  # of the backend: a worker is lost
-                self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
-            try:
-                yield
+                self._enter_consensus()
+                try:
+                    yield
+                finally:
+                    self._consensus.leave()
             finally:
-                self._consensus.leave()
                 if outer is not None:
                     outer.launch_again()
+
+    def _enter_consensus(self) -> None:
+        try:
+            self._consensus.enter()
+        except RuntimeError as error:  # of the backend: a worker is lost
+            self._watch.on_failure(self._engine.iterations, -1, -1, str(error))
 
     @contextmanager
     def swap(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ import msgspec
 
 from relaxc.language.diagnostics import SpecError
 from relaxc.manifest import Manifest, encode
+from relaxc.schedule.control import ASYNC
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict import Forecast
 from relaxc.schedule.profile import Profile
@@ -32,8 +33,10 @@ class Candidate:
     order: int
 
     @property
-    def staleness(self) -> int:
-        return max((body.staleness for body in self.manifest.bodies), default=0)
+    def staleness(self) -> str:
+        """Of the most stale of its bodies, in iterations."""
+        found = [body.staleness for body in self.manifest.bodies]
+        return "any" if ASYNC in found else str(max(found, default=0))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import torch
 from pool import Pool
 from torch import nn
 
+from relaxc.errors import ExchangeError
+
 CHOCO = "relax with choco { compress = 1bit }"
 AHEAD = "relax with dpsgd { topology = ring }"
 ATC = "relax with dpsgd_atc"
@@ -126,3 +128,36 @@ def refused_within(rank: int, workers: int) -> None:
 
 def test_training_within_is_refused(pool: Pool) -> None:
     pool.run(refused_within, 2)
+
+
+def failed(rank: int, workers: int) -> None:
+    """As where a worker is lost after some of the weights were averaged; the next one averages."""
+    model = loops.mlp()
+    optimizer = loops.sgd(model)
+    relaxed = loops.plan(CHOCO).attach(model, optimizer)
+    loops.step(model, optimizer, rank, 0)
+    relaxed.complete()
+    own = everything(model)
+    inside = relaxed._consensus
+    average = inside._average
+
+    def broken() -> None:
+        average()
+        raise RuntimeError("connection closed by peer")
+
+    inside._average = broken
+    with pytest.raises(ExchangeError, match="RX0603"), relaxed.consensus():
+        pytest.fail("it was entered")
+    loops.same(everything(model), own)
+    del inside._average
+    with relaxed.consensus():
+        found = everything(model)
+        for other in loops.everywhere(found, workers):
+            loops.same(other, found)
+        assert any(not torch.equal(a, b) for a, b in zip(found, own, strict=True))
+    loops.same(everything(model), own)
+    relaxed.detach()
+
+
+def test_one_that_fails_is_undone(pool: Pool) -> None:
+    pool.run(failed, 2)

@@ -224,6 +224,19 @@ def test_one_waits_for_those_that_train_and_not_for_ever_for_others(stores, trai
         thread.join(20)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_one_that_dies_while_others_meet_is_left_out(stores, seconds: float) -> None:
+    """Nobody has offered anything, so only who waits for it listens. It has trained, ends, and dies after a while."""
+    with Team(stores(2), timeout=4.0) as team:
+        waiting, other = team.makers
+        other.crew.steps += 5
+        dying = threading.Timer(seconds, other.stop)
+        dying.start()
+        assert meet(waiting.crew, waiting.step, lambda: None) == (0,)
+        assert waiting.crew.dead == {1}
+        dying.join()
+
+
 def test_a_lost_store_ends_the_thread_and_says_so() -> None:
     limit = dt.timedelta(seconds=5)
     host = dist.TCPStore("127.0.0.1", 0, None, True, limit, wait_for_workers=False)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbers_of_workers import on_all, on_two
 from pool import Pool
 
 from relaxc import pipeline
@@ -122,16 +123,7 @@ def interpreted(spec: str, workers: int) -> tuple[list[list[list[Any]]], Interpr
     return results, interpreter
 
 
-NUMBERS = (1, 2, 3, 4, 5)
-"""Of workers."""
-CASES = [
-    *((name, workers) for name in LIBRARY for workers in NUMBERS),
-    *((name, NUMBERS[(n + 2 * turn) % 5]) for n, name in enumerate(VARIANTS) for turn in range(2)),
-]
-"""The library on each number of workers, variants on two of them each, in turn."""
-
-
-@pytest.mark.parametrize(("name", "workers"), CASES)
+@pytest.mark.parametrize(("name", "workers"), [*on_all(LIBRARY), *on_two(VARIANTS)])
 def test_a_plan_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec = text_of(name)
     answers = pool.run(train, workers, spec)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbers_of_workers import on_all, on_two
 from pool import Pool
 
 from relaxc import pipeline
@@ -224,8 +225,9 @@ relax with d
 """Programs without `step`: the optimiser has no momentum."""
 ASYNCHRONOUS = {"adpsgd", "async_average", "async_bytegrad", "swarm", "swarm_8bit"}
 """What these come to depends on who arrives when: attach/test_async_replay.py takes that from a record."""
-LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in {*VARIANTS, *OWNING, *ASYNCHRONOUS}]
-"""Every shipped spec, where its own lengths are not too long for a test."""
+LIBRARY = [p.stem for p in sorted(folder("specs").glob("*.relax")) if p.stem not in ASYNCHRONOUS]
+"""Every shipped spec; with other lengths where its own are too long for a test."""
+OTHERS = [name for name in (*VARIANTS, *OWNING) if name not in LIBRARY]
 
 
 def text_of(name: str) -> str:
@@ -372,16 +374,7 @@ def only_codes(spec: str) -> bool:
     return all(exchange.codec is not None for exchange in exchanges)
 
 
-NUMBERS = (1, 2, 3, 4, 5)
-"""Of workers."""
-CASES = [
-    *((name, workers) for name in (*LIBRARY, *OWNING) for workers in NUMBERS),
-    *((name, NUMBERS[(n + 2 * turn) % 5]) for n, name in enumerate(VARIANTS) for turn in range(2)),
-]
-"""The library on each number of workers, variants on two of them each, in turn."""
-
-
-@pytest.mark.parametrize(("name", "workers"), CASES)
+@pytest.mark.parametrize(("name", "workers"), [*on_all(LIBRARY), *on_two(OTHERS)])
 def test_a_program_gives_what_the_interpreter_says(pool: Pool, name: str, workers: int) -> None:
     spec, momentum = text_of(name), 0.0 if name in OWNING else MOMENTUM
     answers = pool.run(train, workers, spec, momentum, False, name in LIBRARY)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from cuda_calls import compiled
 from cuda_cases import by_routes
-from cuda_driven import drawn, of_cpu, of_cpus, same
+from cuda_driven import of_cpus
 from cuda_launched import Arena, Device, Launched
 from fake_cuda import fake_driver
 
@@ -29,20 +31,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict
 
 @pytest.mark.parametrize("number", range(len(SOME)), ids=[k.symbol for k in SOME])
 def test_one_by_one(number: int, both: tuple[dict[str, Any], dict[str, Launched]]) -> None:
-    symbol = SOME[number].symbol
-    launched = both[1][symbol]
-    given = drawn(SOME[number], launched.launch, number)
-    message, memory = of_cpu(both[0][symbol], given)
-    for grid, skew in ((1, 0), (5, 1)):
-        made, held = launched(given, grid, skew)
-        assert made == message
-        assert all(map(same, held, memory))
+    functions, launched = both
+    kernel = SOME[number]
+    launched[kernel.symbol].gives_what(functions[kernel.symbol], kernel, number, [(1, 0), (5, 1)])
 
 
-def test_what_is_written_behind_an_array_is_seen(both: tuple[dict[str, Any], dict[str, Launched]]) -> None:
-    import numpy as np
-    import torch
-
+def test_what_is_written_behind_an_array_is_seen() -> None:
     memory = torch.empty(4096, dtype=torch.uint8)
     arena = Arena(memory)
     end = arena.put(np.arange(5.0)) + 40

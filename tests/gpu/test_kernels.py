@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from cuda_cases import by_fragments, by_routes, by_specs
-from cuda_driven import drawn, of_cpu, of_cpus, same
+from cuda_driven import of_cpus
 from cuda_launched import Device, Launched
 
 from relaxc.build.cubins import build_cubin
@@ -33,11 +33,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict
 @pytest.mark.timeout(600)  # the first one compiles all
 @pytest.mark.parametrize("number", range(len(ALL)), ids=[k.symbol for k in ALL])
 def test_every_kernel_on_the_card(number: int, both: tuple[dict[str, Any], dict[str, Launched]]) -> None:
-    symbol = ALL[number].symbol
-    launched = both[1][symbol]
-    given = drawn(ALL[number], launched.launch, number)
-    message, memory = of_cpu(both[0][symbol], given)
-    for grid, skew in ((1, 0), (7, 1), (64, 3)):
-        made, held = launched(given, grid, skew)
-        assert made == message, (grid, skew)
-        assert all(map(same, held, memory)), (grid, skew)
+    functions, launched = both
+    kernel = ALL[number]
+    launched[kernel.symbol].gives_what(functions[kernel.symbol], kernel, number, [(1, 0), (7, 1), (64, 3)])

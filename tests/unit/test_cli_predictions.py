@@ -22,6 +22,13 @@ def model():
 
 def leaves():
     raise SystemExit(0)
+
+class Leaving(nn.Linear):
+    def forward(self, x):
+        raise SystemExit(3)
+
+def leaving():
+    return Leaving(16, 4)
 """
 ON = ["--model", "toy_to_predict:model", "--sample", "f32[8,16]"]
 NETWORK = ["--network", "1Gbps, 100us"]
@@ -95,6 +102,8 @@ def test_what_is_missing_is_asked_for(
         (["tune", "s.relax", *ON, *NETWORK, "--workers", "100000000"], 2, "1048576"),
         (["explain", "s.relax", *ON, "--network", "fast", "--workers", "2"], 1, "RX0440"),
         (["compile", "s.relax", "--model", "toy_to_predict:leaves"], 1, "error[RX0420]: toy_to_predict:leaves failed: SystemExit"),
+        (["compile", "s.relax", "--model", "toy_to_predict:leaving", "--sample", "f32[8,16]"], 1,
+         "error[RX0422]: the model failed on the sample: SystemExit"),
         (["compile", "s.relax", "--model", "toy_to_predict:model", "--sample", "f32[0,16]"], 1, "has no element"),
         (["compile", "s.relax", "--target", "cuda", "--arch", ""], 1, "RX053"),
         *(([command, "s.relax", *ON, "--network", "1Gbps, per_machine=3", "--workers", "16"], 1,

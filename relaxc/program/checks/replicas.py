@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from relaxc.language.report import Report
 from relaxc.program.checks.judged import Judged, place
-from relaxc.program.ir import After, Assign, Decode, Exchange, Expression, flattened
-
-ASYNC = -1
-"""The delay of an `after async`."""
+from relaxc.program.ir import ASYNC, After, Assign, Decode, Exchange, Expression, flattened
 
 
 def check_replicas(judged: Judged, report: Report) -> None:

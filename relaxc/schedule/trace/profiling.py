@@ -117,10 +117,11 @@ def _fits() -> Iterator[None]:
         yield
     except ModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             "RX0422", f"the model failed on the sample: {described(error)}",
-            "give what its forward takes: a tuple of arguments or a mapping of named ones, without the target",
+            "see that forward and backward run on it; it is what forward takes, a tuple of arguments or a mapping of "
+            "named ones, without the target",
         ) from error  # fmt: skip
 
 
@@ -150,7 +151,7 @@ def _attempt(
                 traced = tracer(subject.model, subject.sample)
             graph = TimedGraph(traced, subject.live, subject.clock)
             graph.run()
-    except Exception as error:  # noqa: BLE001 - whatever a tracer does not know of, the next one may
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tracer does not know of, the next one may
         return None, described(error)
     reason = disagreement(recorded, taking_part, graph.order)
     return (graph, None) if reason is None else (None, reason)

@@ -47,7 +47,7 @@ def _readers(model: nn.Module, live: Live) -> dict[str, str]:
     try:
         with same_attributes(model):
             graph = trace_without_sample(model)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             "RX0421", f"there is no sample, and torch.fx can't follow the model: {described(error)}", "give a sample"
         ) from error

@@ -15,7 +15,7 @@ from relaxc.manifest import Manifest
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.tune.drawing import crossovers, letters, shown_bits, svg_map, text_map
 from relaxc.tune.grid import Variant, parsed_grid, variants
-from relaxc.tune.ranking import Map, best, candidates, mapped, ranked, stretches
+from relaxc.tune.ranking import Candidate, Map, best, candidates, mapped, ranked, stretches
 from relaxc.usage import UsageError
 
 
@@ -70,6 +70,15 @@ def test_a_grid_of_what_is_not_there_is_refused() -> None:
 def test_a_grid_of_what_a_statement_has_not_says_what_it_has() -> None:
     with pytest.raises(UsageError, match=r"--grid momentum: .*\(compress, delay, route, width\)"):
         variants(Source("s", "param width = 4\nrelax gradients"), {}, {"momentum": ("0.5",)})
+
+
+def test_what_lands_when_it_has_arrived_has_no_bound() -> None:
+    def staleness(text: str) -> str:
+        source = Source("s", text)
+        return Candidate(Variant((), source, {}), pipeline.manifest_of(source, {}, "s"), 0).staleness
+
+    late = "relax gradients for ndim < 2 { delay = 2 }\n"
+    assert [staleness(late + last) for last in ("relax gradients", "relax weights { delay = async }")] == ["2", "any"]
 
 
 def test_a_grid_is_read_with_its_parentheses() -> None:
