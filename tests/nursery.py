@@ -11,7 +11,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
+
 PROGRAM = Path(__file__).parent / "failures" / "programs" / "nursery.py"
+
+
+def patience(seconds: float) -> float:
+    """For what takes `seconds` at most on a quiet machine: only a test that fails waits longer. Below pytest's limit."""
+    return min(4 * seconds, 240)
 
 
 class Worker:
@@ -91,14 +97,12 @@ class Nursery:
 
     def store(self, kind: str) -> str:
         if kind == "tcp":
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+            return f"tcp://127.0.0.1:{free_port()}"
         return f"file://{self._folder / f'store{next(self._count)}'}"
 
     def wait(self, workers: list[Worker], seconds: float) -> None:
         """Until all have ended, or fail. A worker that is stopped does not end."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patience(seconds)
         while any(w.status is None for w in workers):
             assert time.monotonic() < end, "\n".join(f"{w.log} hangs:\n{w.stderr}" for w in workers if w.status is None)
             self.look(0.1)
@@ -113,7 +117,7 @@ class Nursery:
         worker.pid, worker.status = said.get("pid", worker.pid), said.get("status", worker.status)
 
     def wait_for(self, worker: Worker, event: str, seconds: float) -> dict[str, Any]:
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patience(seconds)
         while not worker.events(event):
             assert time.monotonic() < end and worker.status is None, f"no {event}; {worker.status}\n{worker.stderr}"
             self.look(0.02)

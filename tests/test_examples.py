@@ -6,12 +6,12 @@ import importlib.util
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SECONDS = 150
@@ -35,12 +35,6 @@ def said(process: subprocess.Popen[str]) -> str:
         pytest.fail(f"it hangs:\n{out}")
     assert process.returncode == 0, out
     return out
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def torchrun(name: str, *arguments: str) -> str:

@@ -66,7 +66,7 @@ def run_loop(_rank: int, _workers: int, loop: str, folder: str) -> int:
 def test_the_loop_trains(folder: Path, pool: Pool) -> None:
     command = [sys.executable, "-m", "relaxc", "compile", "slow.relax", "-o", "build/slow"]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
-    loop = block("Attach it to a loop that runs under torchrun")
+    loop = block("Attach the plan to a loop that runs under torchrun")
     assert pool.run(run_loop, 2, loop, str(folder)) == [3, 3]
 
 

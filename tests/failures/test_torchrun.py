@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from nursery import patience
+from ports import free_port
 
 PROGRAM = Path(__file__).parent / "programs" / "elastic.py"
 
 
 def start(what: str, folder: Path, *options: str) -> subprocess.Popen[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        f"--master-port={free_port()}",
+        *options,
+    ]
     return subprocess.Popen(
         [*command, str(PROGRAM), what, str(folder)], stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -43,13 +48,13 @@ def runs(tmp_path_factory):
 
 def test_control_c_leaves_no_process(runs) -> None:
     process, folder = runs[0]["wait"], runs[1]["wait"]
-    end = time.monotonic() + 60
+    end = time.monotonic() + patience(60)
     while not (folder / "waiting").exists():
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.1)
     time.sleep(1)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=patience(30))
     assert "terminate called" not in said
     pids = [int(path.read_text()) for path in folder.glob("attached.*")]
     assert len(pids) == 2
@@ -58,7 +63,7 @@ def test_control_c_leaves_no_process(runs) -> None:
 
 def test_the_second_attempt_trains(runs) -> None:
     process, folder = runs[0]["die"], runs[1]["die"]
-    _, said = process.communicate(timeout=90)
+    _, said = process.communicate(timeout=patience(90))
     assert process.returncode == 0, said
     assert "terminate called" not in said
     assert sorted(p.name for p in folder.glob("done.*")) == ["done.1.0", "done.1.1"]
@@ -69,9 +74,7 @@ def test_the_second_attempt_trains(runs) -> None:
 
 def test_a_worker_that_its_own_torchrun_starts_again_rejoins(tmp_path: Path) -> None:
     """One torchrun for each worker, as the README has it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program, workers = PROGRAM.with_name("comes_back.py"), 3
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "--max-restarts=1"]
     started = [
@@ -88,7 +91,7 @@ def test_a_worker_that_its_own_torchrun_starts_again_rejoins(tmp_path: Path) -> 
         wait_for(started, [tmp_path / "attached.2.1"])
         time.sleep(1)
         (tmp_path / "end").touch()
-        said = [process.communicate(timeout=60)[1] for process in started]
+        said = [process.communicate(timeout=patience(60))[1] for process in started]
         assert [process.returncode for process in started] == [0] * workers, said
         assert len({(tmp_path / f"done.{rank}").read_text() for rank in range(workers)}) == 1
     finally:
@@ -99,7 +102,7 @@ def test_a_worker_that_its_own_torchrun_starts_again_rejoins(tmp_path: Path) -> 
 
 
 def wait_for(started: list[subprocess.Popen[str]], paths: list[Path]) -> None:
-    end = time.monotonic() + 90
+    end = time.monotonic() + patience(90)
     while not all(path.exists() and path.read_text() for path in paths):
         assert time.monotonic() < end and all(process.poll() is None for process in started)
         time.sleep(0.1)
