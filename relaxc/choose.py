@@ -1,41 +1,42 @@
-"""Which codec `compress = auto` stands for: the spec with codecs in its place, for a model, a network and a number of
-workers.
+"""What stands for what a spec leaves open, for a model, a network and a number of workers: a codec for each
+`compress = auto`, and a route where none is written.
 
-Every candidate is a text: one codec everywhere, or for gradients the codec of each bucket that the dynamic programme
-chooses among all. Each is fitted and its iteration predicted; of those that are about as fast, the one that loses least
-is taken.
+Every candidate is a text: one way everywhere, or for gradients the way of each bucket that the dynamic programme
+chooses among all codecs and routes. Each is fitted and its iteration predicted. A route is another than the codec's own
+only where the iteration is shorter by a few per cent, and never one that rounds more often; of codecs that are then
+about as fast, the one that loses least is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaxc import pipeline
-from relaxc.language.automatic_codecs import Choice, rewritten, statements
+from relaxc.language.automatic import Choice, Open, Way, rewritten, statements
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
-from relaxc.language.syntax import File
+from relaxc.wire.routes import ROUTES, route_of
 
 if TYPE_CHECKING:
     from relaxc.language.spec import Cluster
-    from relaxc.manifest import Manifest
-    from relaxc.schedule.fit import Fitted, Line
+    from relaxc.language.syntax import File
+    from relaxc.manifest import ExchangePlan, Manifest
+    from relaxc.schedule.fit import Line
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
-    from relaxc.wire.parameters import Parameter
 
 CODECS = ("none", "bf16", "8bit", "4bit")
 """The one that loses least first."""
 ALIKE = 0.03
-"""Iterations that differ by no more of the fastest are about as fast: less than that is not worth a loss."""
+"""Iterations that differ by no more of the fastest are about as fast: less is worth no loss and no other route."""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a codec is chosen by. `cores` are each worker's."""
+    """What is chosen by. `cores` are each worker's."""
 
     profile: Profile
     network: Network
@@ -45,11 +46,14 @@ class Situation:
 
 @dataclass(frozen=True)
 class Candidate:
-    """`name` is the codec, or `mixed`; `seconds` its predicted iteration."""
+    """`name` is the codec, or `mixed`; `seconds` its predicted iteration. `routes` has how many parameters go by each
+    route that is not the codec's own, and `plain` the iteration without those."""
 
     name: str
     source: Source
     seconds: float
+    routes: tuple[tuple[str, int], ...] = ()
+    plain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,27 +65,27 @@ class Chosen:
 
 
 def is_open(source: Source) -> bool:
-    """Whether a spec leaves codecs to be chosen. A text with mistakes does not: they are reported elsewhere."""
+    """Whether a spec leaves anything to be chosen. A text with mistakes does not: they are reported elsewhere."""
     try:
-        return "auto" in source.text and bool(statements(parse(source)))
+        return bool(statements(parse(source)))
     except SpecError:
         return False
 
 
 def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
-    """That of a spec which leaves codecs open. Raise SpecError."""
+    """That of a spec which leaves something open. Raise SpecError."""
     file = parse(source)
-    text = rewritten(file, {number: {CODECS[0]: ()} for number, _ in statements(file)})
-    return pipeline.to_spec(text, settings).cluster
+    codecs = {number: {Way(CODECS[0]): ()} for number, open_ in statements(file).items() if open_.codec}
+    return pipeline.to_spec(rewritten(file, codecs), settings).cluster
 
 
 def resolved(
     source: Source, settings: Mapping[str, str], name: str, profile: Profile,
     among: Callable[[Cluster | None], tuple[Network, int] | None], tell: Callable[[str], None],
 ) -> Source:  # fmt: skip
-    """The spec with a codec for each `compress = auto`, as it is where there is none or nothing to choose by. `among`
-    gives network and workers, told the spec's own cluster; `tell` is told what was compared. Raise what `choose`
-    raises."""
+    """The spec with something for all that it leaves open, as it is where that is nothing or there is nothing to choose
+    by. `among` gives network and workers, told the spec's own cluster; `tell` is told what was compared. Raise what
+    `choose` raises."""
     situation = among(cluster_of(source, settings)) if is_open(source) else None
     if situation is None:
         return source
@@ -95,94 +99,231 @@ def story(chosen: Chosen) -> list[str]:
     """What was compared, a line each."""
     from relaxc.units import shown_time
 
-    every = ", ".join(f"{each.name} {shown_time(each.seconds)}" for each in chosen.candidates)
-    fastest = min(each.seconds for each in chosen.candidates)
-    why = "" if chosen.best.seconds == fastest else f", which loses least of those within {ALIKE:.0%} of the fastest"
-    return [f"compress = auto: {chosen.best.name}{why}; predicted iterations: {every}"]
+    best, lines = chosen.best, []
+    if len(chosen.candidates) > 1:
+        every = ", ".join(f"{each.name} {shown_time(each.seconds)}" for each in chosen.candidates)
+        fastest = min(each.seconds for each in chosen.candidates)
+        why = "" if best.seconds == fastest else f", which loses least of those within {ALIKE:.0%} of the fastest"
+        lines.append(f"compress = auto: {best.name}{why}; predicted iterations: {every}")
+    if best.routes:
+        routes = ", ".join(f"{route} for {count} parameter{'s' if count > 1 else ''}" for route, count in best.routes)
+        times = f"{shown_time(best.seconds)}, {shown_time(best.plain)} by the codec's own"
+        lines.append(f"route = auto: {routes}; predicted iteration: {times}")
+    return lines
 
 
 def choose(source: Source, settings: Mapping[str, str], name: str, situation: Situation) -> Chosen:
     """Raise SpecError where no codec makes sense for some statement, ModelError (RX0401) where none governs a
     parameter."""
-    file = parse(source)
-    manifests, refused = _uniform(file, settings, name)
-    if not manifests:
-        raise refused[-1]
-    found = [_candidate(codec, *each, situation) for codec, each in manifests.items()]
-    mixed = _mixed(file, {codec: manifest for codec, (_, manifest) in manifests.items()}, situation)
-    if mixed is not None:
-        text, codecs = mixed
-        place = max(n for n, codec in enumerate(manifests) if codec in codecs)
-        found.insert(place, _candidate("mixed", text, pipeline.manifest_of(text, settings, name), situation))
-    fastest = min(candidate.seconds for candidate in found)
-    best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
-    return Chosen(best, tuple(found))
+    return _Choosing(parse(source), settings, name, situation).run()
 
 
-def _uniform(
-    file: File, settings: Mapping[str, str], name: str
-) -> tuple[dict[str, tuple[Source, Manifest]], list[SpecError]]:
-    """By codec, the text with it everywhere, where that makes sense."""
-    made, refused = {}, []
-    for codec in CODECS:
-        text = rewritten(file, {number: {codec: ()} for number, _ in statements(file)})
+class _Choosing:
+    def __init__(self, file: File, settings: Mapping[str, str], name: str, situation: Situation) -> None:
+        self._file, self._settings, self._name, self._situation = file, settings, name, situation
+        self._open = statements(file)
+        self._every = [p.name for p in situation.profile.parameters]
+        self._manifests: dict[str, Manifest] = {}
+
+    def run(self) -> Chosen:
+        codecs: Sequence[str | None] = CODECS if any(o.codec for o in self._open.values()) else (None,)
+        uniform, refused = self._uniform(codecs)
+        if not uniform:
+            raise refused[-1]
+        ways = {number: list(self._ways(number, open_, uniform)) for number, open_ in self._open.items()}
+        found = [self._routed(codec, choices, ways) for codec, choices in uniform.items()]
+        mixed = self._mixed(ways, uniform)
+        if mixed is not None:
+            place, candidate = mixed
+            found.insert(place, candidate)
+        fastest = min(candidate.seconds for candidate in found)
+        best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
+        return Chosen(best, tuple(found))
+
+    def _uniform(self, codecs: Sequence[str | None]) -> tuple[dict[str | None, dict[int, Choice]], list[SpecError]]:
+        """By codec, that choice everywhere, where it makes sense."""
+        made: dict[str | None, dict[int, Choice]] = {}
+        refused = []
+        for codec in codecs:
+            choices: dict[int, Choice] = {n: {Way(codec if o.codec else None): ()} for n, o in self._open.items()}
+            try:
+                self._manifest(self._text(choices))
+            except SpecError as error:
+                refused.append(error)
+            else:
+                made[codec] = choices
+        return made, refused
+
+    # --- one statement
+
+    def _ways(self, number: int, open_: Open, uniform: Mapping[str | None, dict[int, Choice]]) -> Iterator[Way]:
+        """All that make sense for it, each codec's own route before its others."""
+        for choices in uniform.values():
+            (plain,) = choices[number]
+            for route in (None, *ROUTES) if open_.route else (None,):
+                way = replace(plain, route=route)
+                if route is None or self._may(number, choices, way):
+                    yield way
+
+    def _may(self, number: int, choices: dict[int, Choice], way: Way) -> bool:
+        assert way.route is not None
+        situation = self._situation
+        if way.route == "hierarchy" and not 1 < situation.network.per_machine < situation.workers:
+            return False
         try:
-            made[codec] = text, pipeline.manifest_of(text, settings, name)
-        except SpecError as error:
-            refused.append(error)
-    return made, refused
+            manifest = self._manifest(self._text({**choices, number: {way: ()}}))
+        except SpecError:
+            return False
+        plain = self._manifest(self._text(choices))
+        pairs = list(zip(_exchanges(manifest, number), _exchanges(plain, number), strict=True))
+        changed = any(one.route != other.route for one, other in pairs)
+        return changed and all(self._roundings(one) <= self._roundings(other) for one, other in pairs)
 
+    def _roundings(self, exchange: ExchangePlan) -> int:
+        from relaxc.schedule.machines import located
+        from relaxc.schedule.routed import layout_of
+        from relaxc.wire.layout import EXACT
 
-def _candidate(name: str, source: Source, manifest: Manifest, situation: Situation) -> Candidate:
-    from relaxc.schedule.fit import fit, with_fit
-    from relaxc.schedule.predict import predict
+        if exchange.codec is None or not exchange.route or layout_of(exchange.codec) == EXACT:
+            return 0
+        return route_of(located(exchange, self._situation.network.per_machine).route).roundings(self._situation.workers)
 
-    profile, network, workers = situation.profile, situation.network, situation.workers
-    fitted = with_fit(manifest, fit(manifest, profile, network, workers))
-    return Candidate(name, source, predict(fitted, profile, network, workers, cores=situation.cores).iteration)
+    # --- candidates
 
+    def _routed(self, codec: str | None, choices: dict[int, Choice], ways: Mapping[int, Sequence[Way]]) -> Candidate:
+        """A codec by its own route, or by others where that is worth it."""
+        name = codec or "as it stands"
+        tried = [self._candidate(name, each) for each in self._by_other_routes(codec, choices, ways)]
+        return _worth(self._candidate(name, choices), tried)
 
-# --- a codec for each bucket
+    def _by_other_routes(
+        self, codec: str | None, choices: dict[int, Choice], ways: Mapping[int, Sequence[Way]]
+    ) -> Iterator[dict[int, Choice]]:
+        """One for a whole statement, then for gradients one for each bucket."""
+        of_codec = {n: [w for w in every if w.codec in (codec, None)] for n, every in ways.items()}
+        for number, every in of_codec.items():
+            yield from ({**choices, number: {way: ()}} for way in every if way.route is not None)
+        gradients = {n: every for n, every in of_codec.items() if len(every) > 1 and self._is_gradient(n, choices)}
+        if gradients:
+            yield {**choices, **self._by_bucket(gradients, choices)}
 
+    def _mixed(
+        self, ways: Mapping[int, Sequence[Way]], uniform: Mapping[str | None, dict[int, Choice]]
+    ) -> tuple[int, Candidate] | None:
+        """A codec for each bucket, and its place among the `uniform` ones. None where all buckets come to one codec, or
+        what is exchanged is no gradient."""
+        choices: dict[int, Choice] = {number: {every[0]: ()} for number, every in ways.items()}
+        gradients = {n: every for n, every in ways.items() if self._is_gradient(n, choices)}
+        if len(uniform) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
+            return None
+        by_own = {n: [way for way in every if way.route is None] for n, every in gradients.items()}
+        plain, routed = ({**choices, **self._by_bucket(each, choices)} for each in (by_own, gradients))
+        if len(_codecs(plain)) == 1:
+            return None
+        place = max(n for n, codec in enumerate(uniform) if codec in _codecs(plain))
+        others = [self._candidate("mixed", routed)] if routed != plain else []
+        return place, _worth(self._candidate("mixed", plain), others)
 
-def _mixed(file: File, manifests: Mapping[str, Manifest], situation: Situation) -> tuple[Source, set[str]] | None:
-    """The text, and which codecs are in it. None where all buckets come to one, or what is exchanged is no gradient."""
-    open_ = [number for number, _ in statements(file)]
-    if any(manifest.bodies[number].gradient is None for manifest in manifests.values() for number in open_):
-        return None
-    from relaxc.schedule.fit import fitted_lines
+    def _is_gradient(self, number: int, choices: dict[int, Choice]) -> bool:
+        return self._manifest(self._text(choices)).bodies[number].gradient is not None
 
-    fitted = fitted_lines(_lines(manifests, open_, situation), next(iter(manifests.values())))
-    choices = {number: _choice(fitted, number, list(manifests)) for number in open_}
-    codecs = {codec for choice in choices.values() for codec in choice}
-    if len(codecs) == 1:
-        return None
-    every = [p.name for p in situation.profile.parameters]
-    return rewritten(file, choices, every), codecs
+    def _candidate(self, name: str, choices: dict[int, Choice]) -> Candidate:
+        from relaxc.schedule.fit import fit, with_fit
+        from relaxc.schedule.predict import predict
 
+        text, of = self._text(choices), self._situation
+        manifest = self._manifest(text)
+        fitted = with_fit(manifest, fit(manifest, of.profile, of.network, of.workers))
+        seconds = predict(fitted, of.profile, of.network, of.workers, cores=of.cores).iteration
+        return Candidate(name, text, seconds, self._counted(choices), seconds)
 
-def _lines(manifests: Mapping[str, Manifest], open_: Sequence[int], situation: Situation) -> list[Line]:
-    """Those of gradients, with an option for each codec where it is open."""
-    from relaxc.schedule.fit import gradient_lines, parameters_of
-    from relaxc.schedule.schedule import govern
+    def _counted(self, choices: dict[int, Choice]) -> tuple[tuple[str, int], ...]:
+        """How many parameters go by each route that was chosen."""
+        from relaxc.schedule.fit import parameters_of
+        from relaxc.schedule.schedule import govern
 
-    by_codec = []
-    for manifest in manifests.values():
-        parameters: tuple[Parameter, ...] = parameters_of(manifest, situation.profile)
+        manifest = self._manifest(self._text(choices))
+        bodies = govern(manifest, parameters_of(manifest, self._situation.profile))
+        ways = list(self._by_body(choices, len(manifest.bodies)))
+        counts: dict[str, int] = {}
+        for body in bodies:
+            way = ways[body]
+            if way is not None and way.route is not None:
+                counts[way.route] = counts.get(way.route, 0) + 1
+        return tuple(sorted(counts.items()))
+
+    def _by_body(self, choices: dict[int, Choice], bodies: int) -> Iterator[Way | None]:
+        number = made = 0
+        while made < bodies:
+            ways: Sequence[Way | None] = list(choices[number]) if number in choices else [None]
+            yield from ways
+            made += len(ways)
+            number += 1
+
+    # --- a way for each bucket
+
+    def _by_bucket(self, ways: Mapping[int, Sequence[Way]], choices: dict[int, Choice]) -> dict[int, Choice]:
+        """Of statements about gradients. The way with most parameters last: it needs no names."""
+        from relaxc.schedule.fit import fitted_lines
+
+        plain = self._manifest(self._text(choices))
+        fitted = fitted_lines(self._lines(ways, choices), plain)
+        made: dict[int, Choice] = {}
+        for number, every in ways.items():
+            found: dict[Way, list[str]] = {}
+            for of in fitted:
+                for _, members, option in of.buckets() if of.line.body == number else ():
+                    found.setdefault(every[option], []).extend(p.name for p in members)
+            made[number] = dict(sorted(found.items(), key=lambda each: len(each[1]))) or choices[number]
+        return made
+
+    def _lines(self, ways: Mapping[int, Sequence[Way]], choices: dict[int, Choice]) -> list[Line]:
+        """All of gradients, with an option for each way where there are several."""
+        found = self._lines_of(choices)
+        for number, every in ways.items():
+            by_way = [self._lines_of({**choices, number: {way: ()}}) for way in every]
+            found = [
+                replace(line, options=tuple(of[n].options[0] for of in by_way)) if line.body == number else line
+                for n, line in enumerate(found)
+            ]
+        return found
+
+    def _lines_of(self, choices: dict[int, Choice]) -> list[Line]:
+        from relaxc.schedule.fit import gradient_lines, parameters_of
+        from relaxc.schedule.schedule import govern
+
+        of, manifest = self._situation, self._manifest(self._text(choices))
+        parameters = parameters_of(manifest, of.profile)
         bodies = govern(manifest, parameters)
-        by_codec.append(
-            gradient_lines(manifest, parameters, bodies, situation.profile, situation.network, situation.workers)
-        )
-    return [
-        replace(same[0], options=tuple(line.options[0] for line in same)) if same[0].body in open_ else same[0]
-        for same in zip(*by_codec, strict=True)
-    ]
+        return gradient_lines(manifest, parameters, bodies, of.profile, of.network, of.workers)
+
+    # --- texts
+
+    def _text(self, choices: dict[int, Choice]) -> Source:
+        return rewritten(self._file, choices, self._every)
+
+    def _manifest(self, text: Source) -> Manifest:
+        """Each text's once. Raise SpecError."""
+        if text.text not in self._manifests:
+            self._manifests[text.text] = pipeline.manifest_of(text, self._settings, self._name)
+        return self._manifests[text.text]
 
 
-def _choice(fitted: Sequence[Fitted], body: int, codecs: Sequence[str]) -> Choice:
-    """The codec with most parameters last: it needs no names."""
-    found: dict[str, list[str]] = {}
-    for of in fitted:
-        for _, members, option in of.buckets() if of.line.body == body else ():
-            found.setdefault(codecs[option], []).extend(p.name for p in members)
-    return dict(sorted(found.items(), key=lambda each: len(each[1]))) or {codecs[0]: ()}
+def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
+    """The first of the others that is about as fast as their fastest, where that is shorter by enough; else `plain`."""
+    fastest = min((each.seconds for each in others), default=plain.seconds)
+    if fastest >= plain.seconds * (1 - ALIKE):
+        return plain
+    best = next(each for each in others if each.seconds <= min(fastest * (1 + ALIKE), plain.seconds * (1 - ALIKE)))
+    return replace(best, plain=plain.seconds)
+
+
+def _codecs(choices: Mapping[int, Choice]) -> set[str | None]:
+    return {way.codec for choice in choices.values() for way in choice if way.codec is not None}
+
+
+def _exchanges(manifest: Manifest, number: int) -> list[ExchangePlan]:
+    """All of a statement."""
+    body = manifest.bodies[number]
+    found = [] if body.gradient is None else [body.gradient.exchange]
+    return found + [t.exchange for t in (body.program.transfers if body.program is not None else ())]

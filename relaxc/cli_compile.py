@@ -28,7 +28,7 @@ def compile(arguments: Sequence[str]) -> int:
     source, settings = cli_spec.named(options.spec), cli_spec.settings_of(options.set)
     name = "stdin" if options.spec == cli_spec.STDIN else Path(options.spec).stem
     fitting = _Fitting(options)
-    if options.sample is not None and "auto" in source.text:
+    if options.sample is not None:
         chosen, errors = cli_spec.attempt(partial(_chosen, source, settings, name, fitting))
         if chosen is None:
             cli_spec.show(errors, json=False, color="auto")
@@ -86,7 +86,7 @@ class _Fitting:
 
 
 def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitting) -> Source:
-    """With a codec for each `compress = auto`, where there is something to choose by."""
+    """With a codec and a route for what leaves them open, where there is something to choose by."""
     from relaxc.choose import resolved
 
     _, profile = fitting.traced

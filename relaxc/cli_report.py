@@ -15,7 +15,7 @@ from relaxc.errors import BuildError
 
 if TYPE_CHECKING:
     from relaxc.language.spec import Cluster
-    from relaxc.manifest import ExchangePlan, Manifest
+    from relaxc.manifest import CodecPlan, ExchangePlan, Manifest
     from relaxc.report.page import Report
     from relaxc.schedule.profile import Profile
     from relaxc.schedule.timeline_file import TimelineFile
@@ -57,7 +57,7 @@ def _report(
 ) -> Report:
     from relaxc.report.buckets import bucket_rows
     from relaxc.report.page import Report
-    from relaxc.report.reasons import bucket_reason, codec_reasons, moments
+    from relaxc.report.reasons import bucket_reason, moments, way_reasons
     from relaxc.report.times import shown
     from relaxc.schedule.network_text import shown as shown_network
     from relaxc.schedule.predict import Forecast
@@ -65,7 +65,7 @@ def _report(
     profile = _profile(folder)
     network = prediction.network_of(network_text, _cluster(folder))
     count = prediction.workers_of(workers, network)
-    forecast = Forecast(manifest, profile, count)
+    forecast = Forecast(manifest, profile, count, per_machine=network.per_machine)
     timeline = forecast.over(network, cores)
     of = _measured(measured, manifest, count)
     parameters = forecast.parameters
@@ -74,7 +74,7 @@ def _report(
         manifest.spec,
         (f"{count} workers over {shown_network(network)}: {times}", f"model: {profile.how}, on {profile.device}"),
         timeline, bucket_rows(manifest, profile, forecast, timeline),
-        codec_reasons(manifest, forecast.schedule.buckets, parameters, count, network, ways()),
+        way_reasons(manifest, forecast.schedule.buckets, parameters, count, network, codecs(), exact()),
         [bucket_reason(manifest), *moments(manifest)], prediction.notes(profile), of.timeline if of else None,
     )  # fmt: skip
 
@@ -114,14 +114,22 @@ def _measured(path: Path | None, manifest: Manifest, workers: int) -> TimelineFi
     return found
 
 
-def ways() -> Mapping[str, ExchangePlan]:
+def codecs() -> Mapping[str, ExchangePlan]:
     """Means of gradients by codec, as the language means them."""
+    return {name: _mean(f"compress = {name}") for name in CODECS}
+
+
+def exact() -> CodecPlan:
+    """What carries plain numbers where they go as messages."""
+    found = _mean("route = gather").codec
+    assert found is not None
+    return found
+
+
+def _mean(knob: str) -> ExchangePlan:
     from relaxc.language.source import Source
 
-    found = {}
-    for name in CODECS:
-        manifest = pipeline.manifest_of(Source("<codec>", f"relax gradients {{ compress = {name} }}"), {}, name)
-        gradient = manifest.bodies[0].gradient
-        assert gradient is not None
-        found[name] = gradient.exchange
-    return found
+    manifest = pipeline.manifest_of(Source("<mean>", f"relax gradients {{ {knob} }}"), {}, "mean")
+    gradient = manifest.bodies[0].gradient
+    assert gradient is not None
+    return gradient.exchange

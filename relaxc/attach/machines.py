@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
-
-from msgspec.structs import replace
 
 from relaxc.errors import ExchangeError
-from relaxc.manifest import BodyPlan, ExchangePlan, Manifest, ProgramPlan
-from relaxc.topology.kinds import located as located_topology
-from relaxc.topology.topology import from_plain, to_plain
-from relaxc.wire.routes import located as located_route
+from relaxc.manifest import ExchangePlan, Manifest
+from relaxc.schedule.machines import on_machines_of
 from relaxc.wire.routes import route_of
 
 SIZE, LOCAL_RANK = "LOCAL_WORLD_SIZE", "LOCAL_RANK"
@@ -27,7 +22,7 @@ def on_machines(manifest: Manifest, rank: int, workers: int) -> Manifest:
     """`manifest` with the number of workers of a machine wherever it was left open. Raise ExchangeError (RX0630) where
     `workers` are not whole machines."""
     if _open(manifest):
-        manifest = _filled(manifest, _inner(rank, workers))
+        manifest = on_machines_of(manifest, _inner(rank, workers))
     for exchange in _exchanges(manifest):
         why = route_of(exchange.route).refusal(workers) if exchange.route else None
         if why is not None:
@@ -73,34 +68,4 @@ def _exchanges(manifest: Manifest) -> Iterator[ExchangePlan]:
 
 
 def _open(manifest: Manifest) -> bool:
-    return _filled(manifest, ALONE) != manifest
-
-
-def _filled(manifest: Manifest, inner: int) -> Manifest:
-    return replace(manifest, bodies=tuple(_body(body, inner) for body in manifest.bodies))
-
-
-def _body(body: BodyPlan, inner: int) -> BodyPlan:
-    gradient, program = body.gradient, body.program
-    if gradient is not None:
-        gradient = replace(gradient, exchange=_exchange(gradient.exchange, inner))
-    return replace(body, gradient=gradient, program=None if program is None else _program(program, inner))
-
-
-def _program(program: ProgramPlan, inner: int) -> ProgramPlan:
-    return replace(
-        program,
-        transfers=tuple(replace(t, exchange=_exchange(t.exchange, inner)) for t in program.transfers),
-        owns=tuple((_topology(topology, inner), block) for topology, block in program.owns),
-    )
-
-
-def _exchange(exchange: ExchangePlan, inner: int) -> ExchangePlan:
-    topology = None if exchange.topology is None else _topology(exchange.topology, inner)
-    return replace(exchange, route=located_route(exchange.route, inner), topology=topology)
-
-
-def _topology(plain: Any, inner: int) -> Any:
-    found = from_plain(plain)
-    made = located_topology(found, inner)
-    return plain if made == found else to_plain(made)
+    return on_machines_of(manifest, ALONE) != manifest

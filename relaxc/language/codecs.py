@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from relaxc.language import automatic_codecs, format, library, low_rank, syntax
+from relaxc.language import format, library, low_rank, syntax
 from relaxc.language.names import parts
 from relaxc.language.report import Report
 from relaxc.language.source import Span
@@ -24,6 +24,11 @@ BY_WIDTH: dict[float, tuple[str, tuple[tuple[str, Value], ...]]] = {
 
 AUTO = "auto"
 """For a number of a codec with states: it is 0 in its body, which chooses one then."""
+
+NOTHING_TO_CHOOSE_BY = (
+    "compile it with them: relaxc compile SPEC --model M --sample S --network '1Gbps, 200us' --workers 4, "
+    "or write a codec; `auto` must stand in the statement itself, not in a param"
+)
 
 WIDEST = 8
 """Bits of the widest field of whole numbers."""
@@ -95,7 +100,8 @@ def _named(
 ) -> CodecUse | None:
     definition = names.codecs.get(name)
     if definition is None and name == AUTO:
-        automatic_codecs.refuse(report, e.span)
+        label = "a model, a network and a number of workers say which codec pays"
+        report.error("RX0242", "`compress = auto` has nothing to choose by", e.span, label, NOTHING_TO_CHOOSE_BY)
         return None
     definition = definition or (low_rank.DEFINITION if name == low_rank.NAME else library.codec(name))
     if definition is None:

@@ -1,17 +1,23 @@
-"""Why a plan exchanges as it does, in sentences: what another codec would have saved in one lane and cost in another,
-and why exchanges start and are waited for where they are."""
+"""Why a plan exchanges as it does, in sentences: what another codec or route would have saved in one lane and cost in
+another, and why exchanges start and are waited for where they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from relaxc.manifest import ExchangePlan, Manifest
+from msgspec.structs import replace
+
+from relaxc.manifest import CodecPlan, ExchangePlan, Manifest
 from relaxc.report.times import shown
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.cost import Cost, exchange_cost
+from relaxc.schedule.machines import located
 from relaxc.schedule.network import Network
+from relaxc.schedule.routed import layout_of
+from relaxc.wire.layout import EXACT
 from relaxc.wire.parameters import Parameter
+from relaxc.wire.routes import DEFAULT_ROUTE, GATHER
 
 SMALL = 1e-6
 """Seconds that are not worth a word."""
@@ -49,31 +55,46 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def codec_reasons(
+def way_reasons(
     manifest: Manifest, buckets: Sequence[Bucket], parameters: Sequence[Parameter], workers: int, network: Network,
-    ways: Mapping[str, ExchangePlan],
+    codecs: Mapping[str, ExchangePlan], exact: CodecPlan,
 ) -> dict[int, str]:  # fmt: skip
-    """By bucket of gradients, against the other `ways`, which are means of gradients by the name of their codec."""
-    found = {}
+    """By bucket of gradients, against the other `codecs`, which are means of gradients by name, and against its own
+    codec by other routes; `exact` is what carries plain numbers by those."""
+    inner, found = network.per_machine, {}
     for number, bucket in enumerate(buckets):
         gradient = manifest.bodies[bucket.body].gradient
         assert gradient is not None
-        members = [parameters[p] for p in bucket.parameters]
-        mine = _text(gradient.exchange)
-        others = [
-            Other(name, exchange_cost(way, members, workers, network))
-            for name, way in ways.items()
-            if _text(way) != mine
-        ]
-        name = next((name for name, way in ways.items() if _text(way) == mine), mine)
-        found[number] = codec_reason(name, exchange_cost(gradient.exchange, members, workers, network), others)
+        members, mine = [parameters[p] for p in bucket.parameters], located(gradient.exchange, inner)
+        text = _text(mine)
+        ways = {name: way for name, way in codecs.items() if _text(way) != text} | _by_other_routes(mine, exact, inner)
+        others = [Other(name, exchange_cost(way, members, workers, network)) for name, way in ways.items()]
+        name = next((name for name, way in codecs.items() if _text(way) == text), text)
+        route = "" if mine.route == DEFAULT_ROUTE else f" by {mine.route}"
+        found[number] = codec_reason(name + route, exchange_cost(mine, members, workers, network), others)
     return found
+
+
+def _by_other_routes(exchange: ExchangePlan, exact: CodecPlan, inner: int) -> dict[str, ExchangePlan]:
+    """Of those that round no more often than the codec's own."""
+    if exchange.rank:
+        return {}
+    plain = exchange.codec is None or layout_of(exchange.codec) == EXACT
+    routes = (DEFAULT_ROUTE, GATHER, *(["hierarchy"] if inner > 1 else []))
+    found = {f"route {route}": located(replace(exchange, route=route, codec=exchange.codec or exact), inner)
+             for route in routes}  # fmt: skip
+    if plain:
+        found = {"an all-reduce": replace(exchange, route=DEFAULT_ROUTE, codec=None)} | {
+            name: way for name, way in found.items() if way.route != DEFAULT_ROUTE
+        }
+    return {name: way for name, way in found.items() if way.route != exchange.route}
 
 
 def _text(exchange: ExchangePlan) -> str:
     if exchange.rank:
         return f"lowrank({exchange.rank})"
-    return exchange.codec.text if exchange.codec is not None else "none"
+    plain = exchange.codec is None or layout_of(exchange.codec) == EXACT
+    return "none" if exchange.codec is None or plain else exchange.codec.text
 
 
 def bucket_reason(manifest: Manifest) -> str:

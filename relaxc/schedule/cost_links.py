@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from relaxc.manifest import ExchangePlan
+from relaxc.schedule.neighbours import is_gathered, told
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.routed import layout_of
-from relaxc.topology.kinds import met, pattern, rows
+from relaxc.topology.kinds import met
 from relaxc.topology.topology import Topology, from_plain
 from relaxc.wire.ownership import shares
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import TRIPS_LEG, Phase, Send, gathers, route_of
+from relaxc.wire.routes import TRIPS_LEG, Phase, Send, route_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,6 @@ class Links:
     fixed: float
     coded: float
     exact: float = 0.0
-
-
-def is_gathered(exchange: ExchangePlan) -> bool:
-    return exchange.kind == "relay" or gathers(exchange.kind, exchange.coded, exchange.route)
 
 
 def links_of(exchange: ExchangePlan, workers: int, network: Network) -> Links:
@@ -48,7 +45,7 @@ def _gathered_links(topology: Topology | None, workers: int, network: Network, l
         return Links(legs * worst.fixed, worst.each * network.per_machine)
     everyone = frozenset(range(workers))
     all_told = (tuple(everyone - {rank} for rank in range(workers)),)
-    rounds = all_told if topology is None else _told(topology, workers)
+    rounds = all_told if topology is None else told(topology, workers)
     return Links(
         legs * max(network.between(rank, peer).fixed
                    for round in rounds for rank, peers in enumerate(round) for peer in peers),
@@ -56,16 +53,16 @@ def _gathered_links(topology: Topology | None, workers: int, network: Network, l
     )  # fmt: skip
 
 
-def _busiest(told: Sequence[frozenset[int]], network: Network) -> float:
+def _busiest(round: Sequence[frozenset[int]], network: Network) -> float:
     """Seconds for each byte that everyone sends to those it tells: of the worker whose links are slowest, within its
     machine and, with all others of that, out of it."""
-    inside, outside = [0.0] * len(told), [0.0] * len(told)
-    for rank, peers in enumerate(told):
+    inside, outside = [0.0] * len(round), [0.0] * len(round)
+    for rank, peers in enumerate(round):
         for peer in peers:
             shared = _shares_link(rank, peer, network)
             place = rank // network.per_machine if shared else rank
             (outside if shared else inside)[place] += network.between(rank, peer).each
-    return max(inside[rank] + outside[rank // network.per_machine] for rank in range(len(told)))
+    return max(inside[rank] + outside[rank // network.per_machine] for rank in range(len(round)))
 
 
 def _shares_link(sender: int, receiver: int, network: Network) -> bool:
@@ -73,22 +70,42 @@ def _shares_link(sender: int, receiver: int, network: Network) -> bool:
     return apart and network.per_machine > 1 and (sender, receiver) not in network.pairs
 
 
+@cache
+def _phases(route: str, workers: int, rank: int) -> tuple[Phase, ...]:
+    return route_of(route).phases(rank, workers)
+
+
 def _routed_links(route: str, workers: int, network: Network) -> Links:
-    """Of one worker, as all do the same; of the slowest where links differ."""
-    ranks = range(workers) if network.pairs else range(1)
-    found = [_sent(route_of(route).phases(rank, workers), rank, workers, network) for rank in ranks]
-    return Links(max(f.fixed for f in found), max(f.coded for f in found), max(f.exact for f in found))
+    """Of the workers of one machine, as those of all do the same; of all where links differ. Phases are in step: the
+    longest latency of each counts."""
+    ranks = range(workers if network.pairs else min(network.per_machine, workers))
+    phases = {rank: _phases(route, workers, rank) for rank in ranks}
+    fixed = sum(
+        max((network.between(rank, move.peer).fixed for rank in ranks for move in _sends(phases[rank][n : n + 1])),
+            default=0.0)
+        for n in range(max(map(len, phases.values())))
+    )  # fmt: skip
+    coded, exact = (_busiest_of(phases, workers, network, kind) for kind in (False, True))
+    return Links(fixed, coded, exact)
 
 
-def _sent(phases: Sequence[Phase], rank: int, workers: int, network: Network) -> Links:
-    fixed, each = 0.0, {False: 0.0, True: 0.0}
-    for phase in phases:
-        sends = [move for move in phase if isinstance(move, Send)]
-        fixed += max((network.between(rank, move.peer).fixed for move in sends), default=0.0)
-        for move in sends:
-            together = network.per_machine if _shares_link(rank, move.peer, network) else 1
-            each[move.message.exact] += network.between(rank, move.peer).each * together / workers
-    return Links(fixed, each[False], each[True])
+def _busiest_of(phases: Mapping[int, Sequence[Phase]], workers: int, network: Network, exact: bool) -> float:
+    """Seconds for each byte of codes, or of plain numbers: of the worker whose links are slowest, within its machine
+    and, with all others of that, out of it."""
+    inside, outside = dict.fromkeys(phases, 0.0), dict.fromkeys((r // network.per_machine for r in phases), 0.0)
+    for rank, of in phases.items():
+        for move in _sends(of):
+            if move.message.exact == exact:
+                each = network.between(rank, move.peer).each / workers
+                if _shares_link(rank, move.peer, network):
+                    outside[rank // network.per_machine] += each
+                else:
+                    inside[rank] += each
+    return max(inside[rank] + outside[rank // network.per_machine] for rank in phases)
+
+
+def _sends(phases: Sequence[Phase]) -> list[Send]:
+    return [move for phase in phases for move in phase if isinstance(move, Send)]
 
 
 def code_bytes(exchange: ExchangePlan, parameter: Parameter, workers: int) -> int:
@@ -111,27 +128,3 @@ def reduce_line(network: Network, workers: int) -> Line:
     links = [network.between(rank, (rank + 1) % workers) for rank in range(workers)]
     hops = 2 * (workers - 1)
     return Line(hops * max(line.fixed for line in links), hops / workers * max(line.each for line in links))
-
-
-@cache
-def degrees(topology: Topology, workers: int) -> tuple[int, int]:
-    """From how many others a worker hears in a round, and how many hear it, at most."""
-    if met(topology):
-        return 1, 1
-    rounds = _told(topology, workers)
-    told = max(len(peers) for round in rounds for peers in round)
-    heard = max(sum(rank in peers for peers in round) for round in rounds for rank in range(workers))
-    return heard, told
-
-
-@cache
-def _told(topology: Topology, workers: int) -> tuple[tuple[frozenset[int], ...], ...]:
-    """By round and worker, whom it sends to."""
-    rounds = []
-    for number in range(pattern(topology, workers)):
-        told: list[set[int]] = [set() for _ in range(workers)]
-        for rank, row in enumerate(rows(topology, workers, number, 0)):
-            for peer, _ in row:
-                told[peer] |= {rank} - {peer}
-        rounds.append(tuple(map(frozenset, told)))
-    return tuple(rounds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from relaxc.manifest import ExchangePlan
-from relaxc.schedule.cost_links import degrees, is_gathered
+from relaxc.schedule.neighbours import degrees, is_gathered
 from relaxc.topology.topology import from_plain
 from relaxc.wire.routes import NEIGHBOURLY, Phase, Run, gather_phases, relay_phases, route_of
 

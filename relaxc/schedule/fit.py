@@ -3,7 +3,8 @@
 Gradients leave in the order in which they are ready, weights in the order in which they are needed next. For weights
 the same dynamic programme runs backwards in time: from when each is needed, through decoding, link and encoding, to
 when the first must start, as late as possible. Where a model has several bodies or dtypes, which share no bucket, the
-one with most bytes is cut first, beside the others; then each of them beside what was found.
+one with most bytes is cut first, beside the others; then each of them beside what was found; and all again, until
+nothing ends earlier.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from relaxc.manifest import BucketPlan, ExchangePlan, FitPlan, Manifest, ParameterPlan, ProgramPlan, TransferPlan
+from relaxc.manifest import BucketPlan, FitPlan, Manifest, ParameterPlan, ProgramPlan, TransferPlan
 from relaxc.schedule.cost import Cost, Price, price_of, slotted, total
+from relaxc.schedule.machines import located
 from relaxc.schedule.network import Network
-from relaxc.schedule.partition import Cut, Job, Option, Partition, Seconds, partition
+from relaxc.schedule.partition import SAME, Cut, Job, Option, Partition, Seconds, finish_of, partition
 from relaxc.schedule.profile import ParameterTimes, Profile
 from relaxc.schedule.schedule import govern
-from relaxc.topology.kinds import located as located_topology
-from relaxc.topology.topology import from_plain, to_plain
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import located as located_route
+
+AGAIN = 3
+"""Times that several lines are cut once more, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def fit(manifest: Manifest, profile: Profile, network: Network, workers: int) ->
     bodies = govern(manifest, parameters)
     gradients = fitted_lines(gradient_lines(manifest, parameters, bodies, profile, network, workers), manifest)
     programs = fitted_lines(_program_lines(manifest, parameters, bodies, profile, network, workers), manifest)
-    finish = max((fitted.found.finish for fitted in gradients), default=0.0)
+    finish = max(finish_of_all(gradients), 0.0)
     leaving, needed = _ordered(gradients), _ordered(programs)
     read_by = {} if profile.late_gradients else {p.name: p.module for p in profile.parameters if p.needed is not None}
     backwards = [_needed(plan, read_by) for plan in reversed(needed)]
@@ -101,15 +103,29 @@ def _ordered(fitted: Sequence[Fitted]) -> list[BucketPlan]:
 
 def fitted_lines(lines: Sequence[Line], manifest: Manifest) -> list[Fitted]:
     """Each cut beside the others, which are at first in one bucket each."""
-    whole = [Fitted(line, _as_one(line)) for line in lines]
-    order = sorted(range(len(lines)), key=lambda n: -sum(p.bytes for p in lines[n].members))
-    for number in order:
-        line = lines[number]
-        beside = [job for n, other in enumerate(whole) if n != number for job in other.jobs()]
+    best = _cut_beside([Fitted(line, _as_one(line)) for line in lines], manifest)
+    for _ in range(AGAIN if len(lines) > 1 else 0):
+        tried = _cut_beside(best, manifest)
+        if finish_of_all(tried) >= finish_of_all(best) * (1 - SAME):
+            return best
+        best = tried
+    return best
+
+
+def _cut_beside(fitted: Sequence[Fitted], manifest: Manifest) -> list[Fitted]:
+    """Each again, that with most bytes first, beside the others as they are by then."""
+    made = list(fitted)
+    for number in sorted(range(len(made)), key=lambda n: -sum(p.bytes for p in made[n].line.members)):
+        line = made[number].line
+        beside = [job for n, other in enumerate(made) if n != number for job in other.jobs()]
         sizes = [p.bytes for p in line.members]
         found = partition(line.ready, line.options, sizes, manifest.bucket_bytes, beside)
-        whole[number] = Fitted(line, found)
-    return whole
+        made[number] = Fitted(line, found)
+    return made
+
+
+def finish_of_all(fitted: Sequence[Fitted]) -> float:
+    return finish_of([job for each in fitted for job in each.jobs()])
 
 
 def _as_one(line: Line) -> Partition:
@@ -192,11 +208,3 @@ def _added(price: Price, transfer: TransferPlan, parameter: Parameter) -> Cost:
 
 def _seconds(cost: Cost) -> Seconds:
     return cost.encode, cost.link, cost.decode
-
-
-def located(exchange: ExchangePlan, inner: int) -> ExchangePlan:
-    """With the workers of a machine where that is left open."""
-    topology = exchange.topology
-    if topology is not None:
-        topology = to_plain(located_topology(from_plain(topology), inner))
-    return msgspec.structs.replace(exchange, route=located_route(exchange.route, inner), topology=topology)

@@ -1,4 +1,5 @@
-"""Which parameters leave together, and by which of several codecs: an exact dynamic programme.
+"""Which parameters leave together, and by which of several options, each a codec and a route: an exact dynamic
+programme.
 
 Parameters come in the order in which they are ready. A bucket is a run of them; it is encoded once its last one is
 ready, then sent, then decoded, by three engines that each do one bucket after the other. What matters of the buckets
@@ -81,14 +82,37 @@ def partition(
     at most so many bytes of `sizes`."""
     if not ready:
         return Partition((), 0.0, 0.0, 0)
+    kept = unbeaten_options(options)
+    best = _best(ready, [options[n] for n in kept], sizes, limit, beside, width)
+    search = _Search(ready, options, sizes, limit, beside)
+    cuts = merged(eased([replace(cut, option=kept[cut.option]) for cut in best.cuts], search), search)
+    return Partition(cuts, search.finish_of(cuts), best.bound, best.widest)
+
+
+def _best(
+    ready: Sequence[float], options: Sequence[Option], sizes: Sequence[int], limit: int, beside: Sequence[Job],
+    width: int,
+) -> Partition:  # fmt: skip
+    """The one that ends first."""
     search = _Search(ready, options, sizes, limit, beside)
     if len(options) > 1 and len(ready) > COARSE:
         return _coarse(search, ready, options, sizes, limit, beside, width)
     found = _first(search, ready, options, sizes, limit, beside)
     exact = search.run(width if len(options) > 1 else width * ALONE, found.finish)
     best = exact if exact.cuts else found
-    cuts = merged(eased(best.cuts, search), search)
-    return Partition(cuts, search.finish_of(cuts), min(best.finish, exact.bound), exact.widest)
+    return replace(best, bound=min(best.finish, exact.bound), widest=exact.widest)
+
+
+def unbeaten_options(options: Sequence[Option]) -> list[int]:
+    """Those that no other beats on all three engines for a bucket and for each parameter: with the other in its place
+    nothing ends later. Of options that are the same, the first."""
+    costs = np.stack([np.concatenate([stacked([o.fixed]), stacked(o.added)]).ravel() for o in options])
+    kept: list[int] = []
+    for number, cost in enumerate(costs):
+        others = [n for n in range(len(costs)) if n != number and np.all(costs[n] <= cost)]
+        if not any(np.any(costs[n] < cost) or n < number for n in others):
+            kept.append(number)
+    return kept
 
 
 def _first(
@@ -118,8 +142,7 @@ def _coarse(
         [replace(o, added=[_sum(o.added[first:end]) for first, end in pairs]) for o in options],
         [sum(sizes[first:end]) for first, end in pairs], limit, beside, width,
     )  # fmt: skip
-    cuts = eased([Cut(borders[cut.first], borders[cut.end], cut.option) for cut in rough.cuts], search)
-    cuts = merged(cuts, search)
+    cuts = tuple(Cut(borders[cut.first], borders[cut.end], cut.option) for cut in rough.cuts)
     return Partition(cuts, search.finish_of(cuts), search.least, rough.widest)
 
 
@@ -296,19 +319,24 @@ class _Search:
         return self._bytes is None or bool(self._bytes[cut.end] - self._bytes[cut.first] <= self._limit)
 
     def finish_of(self, cuts: Sequence[Cut]) -> float:
-        jobs = [(job.ready, 0, job.cost) for job in self._beside]
-        jobs += [(float(self._ready[cut.end - 1]), 1, self._cost(cut)) for cut in cuts]
-        free = (NEVER, NEVER, NEVER)
-        for ready, _, (encode, link, decode) in sorted(jobs, key=lambda job: job[:2]):
-            encoded = max(free[ENCODE], ready) + encode
-            sent = max(free[LINK], encoded) + link
-            free = (encoded, sent, max(free[DECODE], sent) + decode)
-        return free[DECODE]
+        mine = [Job(float(self._ready[cut.end - 1]), self._cost(cut)) for cut in cuts]
+        return finish_of([*self._beside, *mine])
 
     def _cost(self, cut: Cut) -> Seconds:
         sums = self._bounds.sums[cut.option]
         encode, link, decode = (self._fixed[cut.option] + sums[:, cut.end] - sums[:, cut.first]).tolist()
         return encode, link, decode
+
+
+def finish_of(jobs: Sequence[Job]) -> float:
+    """When all are done; of those that are ready together the first one goes first."""
+    free = (NEVER, NEVER, NEVER)
+    for job in sorted(jobs, key=lambda job: job.ready):
+        encode, link, decode = job.cost
+        encoded = max(free[ENCODE], job.ready) + encode
+        sent = max(free[LINK], encoded) + link
+        free = (encoded, sent, max(free[DECODE], sent) + decode)
+    return free[DECODE]
 
 
 def _after(jobs: Sequence[Job], choices: _Choices) -> _Choices:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from relaxc.manifest import Manifest
 from relaxc.schedule.buckets import Bucket
+from relaxc.schedule.machines import on_machines_of
 from relaxc.schedule.needs import lands_by_parts, readers
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict_cohort import periods
@@ -44,13 +45,15 @@ def predict(
 
     Raise ModelError (RX0401) where no statement governs some parameter.
     """
-    return Forecast(manifest, profile, workers, rank).over(network, cores, wire)
+    return Forecast(manifest, profile, workers, rank, network.per_machine).over(network, cores, wire)
 
 
 class Forecast:
-    """One plan on one model, for any number of networks: it is cut into pieces once."""
+    """One plan on one model, for any number of networks with the same number of workers on a machine: it is cut into
+    pieces once."""
 
-    def __init__(self, manifest: Manifest, profile: Profile, workers: int, rank: int = 0) -> None:
+    def __init__(self, manifest: Manifest, profile: Profile, workers: int, rank: int = 0, per_machine: int = 1) -> None:
+        manifest = on_machines_of(manifest, per_machine)
         self._manifest, self._profile = manifest, profile
         self._parameters = parameters_of(profile)
         self._among = Among(workers, rank, manifest.seed)

@@ -10,8 +10,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxc.manifest import ExchangePlan
+from relaxc.schedule.cost_links import reduce_line
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict_machine import Busy, Machine, Mark, Thread
+from relaxc.schedule.sharing import Sharing, sharing_of
 from relaxc.schedule.timeline import Span
 
 
@@ -29,21 +32,29 @@ class Links:
     def __init__(self, machine: Machine, network: Network, workers: int, rank: int, wire: Line) -> None:
         self._machine, self._network, self._workers, self._rank = machine, network, workers, rank
         self._wire = wire
+        self._sharing: dict[int, Sharing] = {}
         self._legs: dict[Any, _Leg] = defaultdict(_Leg)
         self._out: dict[bool, float] = defaultdict(float)
         self._in: dict[bool, float] = defaultdict(float)
 
-    def _line(self, sender: int, receiver: int) -> tuple[Line, bool]:
+    def sharing(self, exchange: ExchangePlan | None) -> Sharing:
+        """What `send` and `receive` are told of its messages; None: of what everyone tells everyone."""
+        found = self._sharing.get(id(exchange))
+        if found is None:
+            found = sharing_of(exchange, self._workers, self._rank, self._network.per_machine)
+            self._sharing[id(exchange)] = found
+        return found
+
+    def _line(self, sender: int, receiver: int, shared: float) -> tuple[Line, bool]:
         """And whether it is within a machine. Those of a machine share what leads out of it."""
         size = self._network.per_machine
         within = size > 1 and sender // size == receiver // size
         line = self._network.between(sender, receiver)
-        sharing = 1 if within else min(size, self._workers)
-        return Line(line.fixed, line.each * sharing), within
+        return Line(line.fixed, line.each * (1 if within else shared)), within
 
-    def send(self, leg: Any, peer: int, count: int, bucket: int) -> Mark:
+    def send(self, leg: Any, peer: int, count: int, bucket: int, shared: float = 1.0) -> Mark:
         """`count` bytes, now or when the line is free. The mark is set when they have left."""
-        line, within = self._line(self._rank, peer)
+        line, within = self._line(self._rank, peer, shared)
         begin = max(self._machine.now, self._out[within])
         end = begin + line.each * count
         self._out[within] = end
@@ -56,9 +67,9 @@ class Links:
         yield when
         yield Busy(self._wire.at(count), "", "wire")
 
-    def receive(self, leg: Any, peer: int, count: int) -> Mark:
+    def receive(self, leg: Any, peer: int, count: int, shared: float = 1.0) -> Mark:
         """Set when the next message of this leg is here."""
-        line, within = self._line(peer, self._rank)
+        line, within = self._line(peer, self._rank, shared)
         known = self._legs[leg]
         left = known.left[min(known.heard, len(known.left) - 1)] if known.left else self._machine.now
         known.heard += 1
@@ -71,18 +82,9 @@ class Links:
     def reduce(self, count: int, bucket: int) -> Mark:
         """An all-reduce of so many bytes, which keeps the line busy all the while."""
         begin = max(self._machine.now, self._out[False])
-        end = begin + reduce_seconds(self._network, self._workers, count)
+        end = begin + reduce_line(self._network, self._workers).at(count)
         self._out[False] = end
         self._machine.spans.append(Span("link", begin, end, f"all-reduce of {count} bytes", bucket))
         for _ in range(2 if self._workers > 1 else 0):  # about as much goes out as comes in
             self._machine.start(self._work(self._machine.at(begin), count))
         return self._machine.at(end)
-
-
-def reduce_seconds(network: Network, workers: int, count: int) -> float:
-    """A ring's, where the network has no line of its own for it."""
-    if workers == 1:
-        return 0.0
-    if network.reduce is not None:
-        return network.reduce.at(count)
-    return 2 * (workers - 1) * network.link.at(count / workers)

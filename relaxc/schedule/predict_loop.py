@@ -44,19 +44,19 @@ def gradients_of(
     if not schedule.buckets:
         return None
     plans = [manifest.bodies[bucket.body].gradient for bucket in schedule.buckets]
-    codecs = [plan.exchange.codec if plan is not None else None for plan in plans]
+    exchanges = [plan.exchange if plan is not None else None for plan in plans]
     dense = iter(schedule.dense_bytes)
     loads: list[Load] = []
-    for number, codec in enumerate(codecs):
-        if codec is None:
+    for number, exchange in enumerate(exchanges):
+        if exchange is None or exchange.codec is None:
             loads.append(Load(number, None, None, next(dense)))
         else:
-            loads += [Load(number, piece, codec) for piece in schedule.pieces if piece.bucket == number]
-    loads += [Load(p.bucket, p, None) for p in schedule.pieces if p.bucket == len(codecs)]
+            loads += [Load(number, piece, exchange) for piece in schedule.pieces if piece.bucket == number]
+    loads += [Load(p.bucket, p, None) for p in schedule.pieces if p.bucket == len(exchanges)]
     return Gradients(
         schedule, tuple(loads), tuple(plan.delay if plan is not None else 0 for plan in plans),
         tuple(sorted((_ready(profile, bucket.parameters), n) for n, bucket in enumerate(schedule.buckets))),
-        tuple(parameters), tuple(codec is not None for codec in codecs),
+        tuple(parameters), tuple(each is not None and each.codec is not None for each in exchanges),
     )  # fmt: skip
 
 

@@ -195,7 +195,7 @@ class Programs:
             return [Load(site.number, None, None, fitted.dense_bytes // 2)] * 2
         if fitted.dense_bytes:
             return [Load(site.number, None, None, fitted.dense_bytes)]
-        return [Load(site.number, piece, transfer.exchange.codec) for piece in fitted.pieces]
+        return [Load(site.number, piece, transfer.exchange) for piece in fitted.pieces]
 
     def _operate(self, cohort: Cohort, site: Site, operation: OperationPlan) -> Thread:
         if operation.kind == "compute":

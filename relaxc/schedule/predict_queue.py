@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from relaxc.manifest import CodecPlan
+from relaxc.manifest import ExchangePlan
 from relaxc.schedule.actions import Action, Piece
 from relaxc.schedule.predict_costs import Costs
 from relaxc.schedule.predict_links import Links
@@ -15,12 +15,12 @@ from relaxc.schedule.predict_machine import Busy, Machine, Mark, Thread
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A piece of a bucket, or with `dense_bytes` a whole bucket that is all-reduced. `codec` is None where no kernel
+    """A piece of a bucket, or with `dense_bytes` a whole bucket that is all-reduced. `exchange` is None where no kernel
     runs."""
 
     bucket: int
     piece: Piece | None
-    codec: CodecPlan | None
+    exchange: ExchangePlan | None
     dense_bytes: int = 0
 
     @property
@@ -139,14 +139,16 @@ class _Rounds:
             yield self._sums[number]
 
     def _act(self, number: int, load: Load, piece: Piece, actions: Iterable[Action]) -> Thread:
+        sharing = self._links.sharing(load.exchange)
+        codec = None if load.exchange is None else load.exchange.codec
         for action in actions:
             leg = (id(self._launch), number, action.tag)
             if action.kind == "send":
-                self._links.send(leg, action.peer, piece.buffers[action.buffer], load.bucket)
+                self._links.send(leg, action.peer, piece.buffers[action.buffer], load.bucket, sharing.out)
             elif action.kind == "receive":
-                yield self._links.receive(leg, action.peer, piece.buffers[action.buffer])
-            elif action.kind in ("run", "check") and action.kernel is not None and load.codec is not None:
+                yield self._links.receive(leg, action.peer, piece.buffers[action.buffer], sharing.into)
+            elif action.kind in ("run", "check") and action.kernel is not None and codec is not None:
                 elements = sum(r.elements for r in action.ranges)
-                cost = self._costs.kernel(action.kernel, load.codec, elements, len(action.inputs))
+                cost = self._costs.kernel(action.kernel, codec, elements, len(action.inputs))
                 yield Busy(cost.decode, "decode", action.kernel.label, load.bucket)
                 yield Busy(cost.encode, "encode", action.kernel.label, load.bucket)

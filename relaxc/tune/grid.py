@@ -14,7 +14,7 @@ from relaxc.usage import UsageError
 
 CODECS = ("none", "bf16", "8bit", "4bit")
 AXES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "gradients": {"compress": CODECS, "route": ("all", "ring"), "delay": ("0", "1")},
+    "gradients": {"compress": CODECS, "route": ("all", "gather", "ring"), "delay": ("0", "1")},
     "weights": {"compress": CODECS, "delay": ("0", "1")},
     "updates": {"compress": CODECS, "delay": ("0", "1")},
 }

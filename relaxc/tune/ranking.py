@@ -79,9 +79,13 @@ def ranked(
     """The fastest first."""
     result = []
     for candidate in found:
-        result.append(Ranked(candidate, Forecast(candidate.manifest, profile, workers).over(network, cores)))
+        result.append(Ranked(candidate, _forecast(candidate.manifest, profile, network, workers).over(network, cores)))
         tell()
     return sorted(result, key=lambda r: (r.timeline.iteration, r.candidate.order))
+
+
+def _forecast(manifest: Manifest, profile: Profile, network: Network, workers: int) -> Forecast:
+    return Forecast(manifest, profile, workers, per_machine=network.per_machine)
 
 
 def best(times: Mapping[int, float]) -> int:
@@ -115,7 +119,7 @@ def mapped(
     bandwidths: Sequence[float] = BANDWIDTHS, latencies: Sequence[float] = LATENCIES, tell: Tell = lambda: None,
 ) -> Map:  # fmt: skip
     """Links within a machine and codecs stay what they are in `network`; links between machines are varied."""
-    forecasts = {c.order: Forecast(_coarse(c.manifest, profile), profile, workers) for c in found}
+    forecasts = {c.order: _forecast(_coarse(c.manifest, profile), profile, network, workers) for c in found}
     least = min(forecasts)
     answers, gains = [], []
     for latency in latencies:

@@ -1,10 +1,12 @@
-"""Which codec `compress = auto` stands for on which network."""
+"""Which codec `compress = auto` stands for on which network, and which route where none is written."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from relaxc.choose import ALIKE, CODECS, Chosen, Situation, choose, is_open
+from relaxc.choose import ALIKE, CODECS, Chosen, Situation, choose, is_open, story
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.source import Source
 from relaxc.schedule.network import Line, Network
@@ -64,7 +66,7 @@ def test_where_the_last_gradients_are_waited_for_and_the_first_are_not_codecs_di
     ]
     names = [each.name for each in found.candidates]
     assert names.index("mixed") < names.index("4bit")  # it loses less
-    assert not is_open(mixed.source)
+    assert "auto" not in mixed.source.text
 
 
 def test_a_mix_is_chosen_for_by_its_whole_statement() -> None:
@@ -80,7 +82,112 @@ def test_where_no_codec_makes_sense_the_spec_is_refused_as_with_any() -> None:
 
 @pytest.mark.parametrize(
     ("text", "open_"),
-    [("relax gradients { compress = auto }", True), ("relax gradients { feedback = auto }", False), ("relax {", False)],
+    [
+        ("relax gradients { compress = auto, route = all }", True),
+        ("relax gradients", True),
+        ("relax gradients { route = auto }", True),
+        ("relax updates { every = 4 }", True),
+        ("relax gradients { feedback = auto, route = all }", False),
+        ("relax gradients { topology = ring }", False),
+        ("relax weights { topology = ring }", False),
+        ("relax {", False),
+    ],
 )
-def test_which_specs_leave_a_codec_open(text: str, open_: bool) -> None:
+def test_which_specs_leave_something_open(text: str, open_: bool) -> None:
     assert is_open(Source("spec", text)) is open_
+
+
+# --- routes
+
+SMALL = [(f"layer.{n}.weight", (32, 32)) for n in range(4)]
+
+
+def small_profile(sizes: Sequence[tuple[str, tuple[int, ...]]] = SMALL) -> Profile:
+    """Layers that take no time."""
+    times = [
+        ParameterTimes(name, shape, "f32", 1e-6 * (len(sizes) - n), 0.0, name) for n, (name, shape) in enumerate(sizes)
+    ]
+    return Profile(1e-6, 1e-6, 0.0, tuple(times), "torch.fx")
+
+
+def routed(
+    text: str, network: Network, workers: int = 4, sizes: Sequence[tuple[str, tuple[int, ...]]] = SMALL
+) -> Chosen:
+    return choose(Source("spec", text), {}, "spec", Situation(small_profile(sizes), network, workers))
+
+
+FAR = Network(Line(5e-3, 8 / 1e9))
+"""Messages take long and hold much."""
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("relax gradients", "relax gradients { route = gather }"),
+        ("relax gradients { compress = 4bit }", "relax gradients { compress = 4bit, route = gather }"),
+        ("relax gradients { route = auto }", "relax gradients { route = gather }"),
+        ("relax updates { every = 2 }", "relax updates { every = 2, route = gather }"),
+    ],
+)
+def test_few_bytes_over_slow_messages_go_to_everyone_at_once(text: str, wanted: str) -> None:
+    """One message's time in place of two, or of a ring's."""
+    found = routed(text, FAR).best
+    assert found.source.text == wanted
+    assert found.routes == (("gather", len(SMALL)),)
+    assert found.seconds < found.plain * 0.97
+
+
+@pytest.mark.parametrize(
+    "text", ["relax gradients { route = all, compress = 4bit }", "relax gradients { route = ring }"]
+)
+def test_a_route_that_is_written_stays(text: str) -> None:
+    found = routed(text, FAR).best
+    assert (found.source.text, found.routes) == (text, ())
+
+
+def test_many_bytes_keep_the_codecs_own_route() -> None:
+    for text in ("relax gradients", "relax gradients { compress = 8bit }"):
+        found = routed(text, Network(Line(1e-5, 8 / 1e8)), sizes=[("layer.weight", (1000, 1000))]).best
+        assert (found.source.text, found.routes) == (text, ())
+
+
+def test_workers_of_a_machine_add_up_what_they_have_before_it_leaves() -> None:
+    """Of two machines of four: what leaves is what one worker has, not what four have."""
+    machines = Network(Line(1e-4, 8 / 1e9), per_machine=4, inner=Line(1e-5, 8 / 1e11))
+    for text in ("relax gradients { compress = 4bit }", "relax gradients"):
+        found = routed(text, machines, 8, [("layer.weight", (1000, 1000))]).best
+        assert "route = hierarchy" in found.source.text
+        assert found.seconds < found.plain * 0.8
+    assert routed("relax gradients", Network(Line(1e-4, 8 / 1e9)), 8).best.routes != (("hierarchy", len(SMALL)),)
+
+
+def test_no_route_is_taken_that_rounds_more_often() -> None:
+    """Between some pairs messages are slow; a ring goes round them. But each hop would encode again."""
+    pairs = {(a, b): Line(1e-4, 8 / 1e7) for a in range(4) for b in range(4) if (b - a) % 4 not in (0, 1)}
+    slow = Network(Line(1e-4, 8 / 1e9), pairs=pairs)
+    sizes = [("layer.weight", (1000, 1000))]
+    coded = routed("relax gradients { compress = 4bit, feedback = none }", slow, sizes=sizes).best
+    assert "ring" not in coded.source.text
+    by_ring = routed("relax gradients { compress = 4bit, feedback = none, route = ring }", slow, sizes=sizes).best
+    assert by_ring.seconds < coded.seconds * 0.5
+    assert routed("relax gradients { compress = 4bit, route = all }", slow, sizes=sizes).best.seconds >= coded.seconds
+
+
+def test_routes_differ_between_buckets() -> None:
+    """The large layer is sent while the small ones, which come last, are computed: each of those takes the way that is
+    over first."""
+    sizes = {"last.0": (8, 8), "last.1": (8, 8), "early": (400, 400)}
+    times = [ParameterTimes(n, shape, "f32", 0.05 if n == "early" else 0.3, 0.0, n) for n, shape in sizes.items()]
+    of, network = Profile(0.0, 0.3, 0.0, tuple(times), "torch.fx"), Network(Line(0.005, 8 / 67e6))
+    found = choose(Source("spec", "relax gradients"), {}, "spec", Situation(of, network, 8)).best
+    assert found.routes == (("gather", len(sizes) - 1),)
+    assert found.source.text == ('relax gradients for "early"\nrelax gradients { route = gather }')
+
+
+def test_what_was_chosen_is_told() -> None:
+    (line,) = story(routed("relax gradients { compress = 4bit }", FAR))
+    assert line.startswith("route = auto: gather for 4 parameters; predicted iteration: ")
+    assert line.endswith(" by the codec's own")
+    assert story(routed("relax gradients { route = all }", FAR)) == []
+    codec, route = story(routed("relax gradients { compress = auto }", FAR))
+    assert codec.startswith("compress = auto: ") and route.startswith("route = auto: gather")

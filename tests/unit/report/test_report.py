@@ -6,21 +6,24 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from plans_of import free_network, manifest_of, profile_of
 
+from relaxc.cli_report import codecs, exact
 from relaxc.report.buckets import bucket_rows
 from relaxc.report.chart import chart, summary
 from relaxc.report.compare import errors
 from relaxc.report.lanes import LEFT, WIDTH, drawing
 from relaxc.report.page import Report, page
-from relaxc.report.reasons import Other, codec_reason, codec_reasons, moments
+from relaxc.report.reasons import Other, codec_reason, moments, way_reasons
 from relaxc.report.times import shown
 from relaxc.report.trace import trace_events
 from relaxc.schedule.cost import Cost
+from relaxc.schedule.network import Line, Network
 from relaxc.schedule.predict import Forecast
 from relaxc.schedule.timeline import Span, Timeline
 
@@ -111,20 +114,33 @@ def test_a_reason_says_what_would_be_saved_and_what_it_would_cost() -> None:
     )
 
 
-def ways():
-    texts = {name: f"relax gradients {{ compress = {name} }}" for name in ("none", "8bit")}
-    found = {name: manifest_of(text).bodies[0].gradient for name, text in texts.items()}
-    return {name: gradient.exchange for name, gradient in found.items() if gradient is not None}
+def told_of(text: str, network: Network, elements: int = 100_000) -> str:
+    manifest = manifest_of(text)
+    forecast = Forecast(manifest, profile_of([elements]), 4)
+    given = {name: way for name, way in codecs().items() if name in ("none", "8bit")}
+    told = way_reasons(manifest, forecast.schedule.buckets, forecast.parameters, 4, network, given, exact())
+    assert told.keys() == {0}
+    return told[0]
 
 
 def test_a_bucket_is_compared_with_what_it_is_not() -> None:
-    manifest = manifest_of("relax gradients { compress = 8bit }")
-    forecast = Forecast(manifest, profile_of([100_000]), 4)
-    network = free_network(1e-6)
-    told = codec_reasons(manifest, forecast.schedule.buckets, forecast.parameters, 4, network, ways())
-    assert told.keys() == {0}
-    # 2 * 3/4 of 4 bytes against 1 and 2/512 of 4 for each of 100,000 elements, at 1 us a byte; and a little rounding
-    assert re.fullmatch(r"8bit here: none would cost 448 ms of link", told[0]), told[0]
+    told = told_of("relax gradients { compress = 8bit }", free_network(1e-6))
+    # 2 * 3/4 of 4 bytes against 1 and 2/512 of 4 for each of 100,000 elements, at 1 us a byte; and a little rounding.
+    # By gather 3 codes leave in place of 2 * 3/4 of one.
+    assert re.fullmatch(r"8bit here: none would cost 448 ms of link; route gather would cost 15\d ms of link", told), (
+        told
+    )
+
+
+def test_a_route_is_told_of_and_compared_with_the_others() -> None:
+    slow = free_network(0.0, 0.25)
+    few = told_of("relax gradients { route = gather }", slow)
+    assert few == ("none by gather here: 8bit would cost 250 ms of link; an all-reduce would cost 1.25 s of link")
+    dense = told_of("relax gradients", slow)
+    assert dense.startswith("none here: 8bit would save 1 s of link") and "route gather would save 1.25 s" in dense
+    machines = replace(slow, per_machine=2, inner=Line(0.0, 0.0))
+    assert "route hierarchy(inner = 2) would" not in told_of("relax gradients { route = hierarchy }", machines)
+    assert "route hierarchy would" in told_of("relax gradients { compress = 8bit }", machines)
 
 
 def test_why_exchanges_stand_where_they_do_is_told_once() -> None:

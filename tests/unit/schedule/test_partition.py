@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxc.schedule.partition import Cut, Job, Option, partition
+from relaxc.schedule.partition import Cut, Job, Option, partition, unbeaten_options
 
 FREE = (0.0, 0.0, 0.0)
 
@@ -104,6 +104,31 @@ def test_a_search_that_gives_up_choices_says_what_it_may_have_missed(
 ) -> None:
     narrow, best = partition(*problem, width=1), exhaustive(*problem)
     assert narrow.bound <= best <= narrow.finish
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems(5, 3), st.lists(st.tuples(st.integers(0, 2), costs), max_size=3))
+def test_options_that_are_beaten_are_not_needed(
+    problem: tuple[list[float], list[Option]], worse: list[tuple[int, tuple[float, float, float]]]
+) -> None:
+    """With them the best is as good, and is found."""
+    ready, options = problem
+    beaten = []
+    for number, more in worse:
+        like = options[number % len(options)]
+        fixed = tuple(a + b for a, b in zip(like.fixed, more, strict=True))
+        beaten.append(Option(fixed, like.added))
+    both = [*options, *beaten]
+    assert set(unbeaten_options(both)) <= set(range(len(options)))
+    assert partition(ready, both).finish == partition(ready, options).finish == exhaustive(ready, both)
+
+
+def test_one_that_is_beaten_is_taken_where_it_ends_no_later() -> None:
+    """It comes first: it loses less, say."""
+    slow, quick = Option((1, 1, 1), [(2, 2, 2)] * 3), Option((1, 1, 1), [(1, 1, 1)] * 3)
+    found = partition([0.0, 100.0, 200.0], [slow, quick])
+    assert unbeaten_options([slow, quick]) == [1]
+    assert [found.cuts[0].option, found.cuts[-1].option] == [0, 1]
 
 
 def test_cuts_cover_all_in_order() -> None:

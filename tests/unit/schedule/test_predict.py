@@ -9,11 +9,13 @@ from plans_of import FREE, free_network, manifest_of, profile_of
 
 from relaxc.manifest import BucketPlan, FitPlan
 from relaxc.resources import folder
+from relaxc.schedule.cost import exchange_cost
 from relaxc.schedule.fit import with_fit
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.schedule.predict import Forecast, predict
 from relaxc.schedule.predict_machine import Busy, Machine, Mark
 from relaxc.schedule.timeline import busy
+from relaxc.wire.parameters import Parameter
 
 MILLION = 1_000_000
 EACH = 1e-7
@@ -190,7 +192,36 @@ def test_workers_of_a_machine_share_its_link() -> None:
     network = replace(free_network(EACH), per_machine=4, inner=Line(0.0, 0.0))
     together = predict(mix, profile_of([MILLION], 0.0, 0.0), network, 8)
     assert apart.iteration == near(0.8)
-    assert together.iteration == near(0.4 * 4)  # rank 0 has one neighbour beyond its machine
+    assert together.iteration == near(0.4 * 2)  # two of its machine have a neighbour beyond it
+
+
+def test_of_a_ring_one_worker_of_each_machine_sends_out_of_it() -> None:
+    """So what it sends has the link for itself, and the ring takes as long as with a worker on each machine."""
+    ring = manifest_of("relax gradients { route = ring }")
+    apart = predict(ring, profile_of([MILLION], 0.0, 0.0), free_network(EACH), 8)
+    machines = replace(free_network(EACH), per_machine=4, inner=Line(0.0, 0.0))
+    together = predict(ring, profile_of([MILLION], 0.0, 0.0), machines, 8)
+    assert together.iteration == pytest.approx(apart.iteration, rel=0.01)
+    # of the cost that buckets are cut by, too
+    exchange = ring.bodies[0].gradient.exchange
+    members = [Parameter(0, "p", (MILLION,), "f32")]
+    costs = [exchange_cost(exchange, members, 8, network).link for network in (free_network(EACH), machines)]
+    assert costs[0] == costs[1] > 0
+
+
+def test_a_hierarchy_is_of_the_machines_that_the_network_has() -> None:
+    """Two machines of four: the sum of a machine leaves it once, not four times over."""
+    machines = replace(free_network(EACH), per_machine=4, inner=Line(0.0, 0.0))
+    open_, written, plain = (
+        predict(manifest_of(f"relax gradients {{ compress = bf16, route = {route} }}"), profile_of([MILLION], 0.0, 0.0),
+                machines, 8).iteration
+        for route in ("hierarchy", "hierarchy(inner = 4)", "all")
+    )  # fmt: skip
+    assert open_ == written
+    # a code of two bytes goes to the other machine by halves, there and back; by `all` each of four workers sends half
+    # of its own, and half of the result, which four share
+    assert open_ == pytest.approx(0.2 * EACH * 1e7, rel=0.05)
+    assert plain == pytest.approx(4 * open_, rel=0.05)
 
 
 def test_a_parameter_without_a_gradient_leaves_at_the_end() -> None:

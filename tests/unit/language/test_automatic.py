@@ -1,4 +1,4 @@
-"""`compress = auto`: source to source."""
+"""What a statement leaves open, source to source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxc.language.automatic_codecs import rewritten, shortened, statements
+from relaxc.language.automatic import Way, rewritten, shortened, statements
 from relaxc.language.check import check
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
@@ -26,11 +26,13 @@ NAMES = ["norm.a", "one.weight", "one.bias", "two.weight", "two.bias", "two.deep
 
 
 def test_statements_that_leave_it_open_are_found_among_all() -> None:
-    assert [number for number, _ in statements(parse(Source("spec", TEXT)))] == [1, 2]
+    found = statements(parse(Source("spec", TEXT)))
+    assert [number for number, open_ in found.items() if open_.codec] == [1, 2]
+    assert [number for number, open_ in found.items() if open_.route] == [0, 1, 2]
 
 
 def test_a_codec_everywhere() -> None:
-    made = rewritten(parse(Source("spec", TEXT)), {1: {"bf16": ()}, 2: {"4bit": ()}})
+    made = rewritten(parse(Source("spec", TEXT)), {1: {Way("bf16"): ()}, 2: {Way("4bit"): ()}})
     assert made.text == (
         "# kept\n"
         'relax gradients for "norm.*"\n'
@@ -41,7 +43,9 @@ def test_a_codec_everywhere() -> None:
 
 
 def test_several_codecs_become_several_statements_that_govern_what_was_chosen() -> None:
-    chosen = {1: {"8bit": ["two.weight"], "none": ["one.weight", "two.deep.weight"]}, 2: {"bf16": ()}}
+    chosen = {
+        1: {Way("8bit"): ["two.weight"], Way("none"): ["one.weight", "two.deep.weight"]}, 2: {Way("bf16"): ()},
+    }  # fmt: skip
     made = rewritten(parse(Source("spec", TEXT)), chosen, NAMES)
     program = lower(check(parse(made)))
     shapes = [(8, 8) if name.endswith("weight") else (8,) for name in NAMES]
@@ -51,6 +55,20 @@ def test_several_codecs_become_several_statements_that_govern_what_was_chosen() 
     assert ["8bit" in text for text in found] == [name == "two.weight" for name in NAMES]
     assert ["none" in text for text in found] == [name in ("one.weight", "two.deep.weight") for name in NAMES]
     assert ["bf16" in text for text in found] == [name.endswith("bias") for name in NAMES]
+
+
+def test_a_route_is_added_or_stands_in_place_of_auto() -> None:
+    text = "relax gradients\nrelax gradients { route = auto, delay = 1 }\nrelax gradients { topology = ring }\n"
+    made = rewritten(parse(Source("spec", text)), {0: {Way(None, "gather"): ()}, 1: {Way(None, "all"): ()}})
+    assert made.text == (
+        "relax gradients { route = gather }\nrelax gradients { delay = 1, route = all }\n"
+        "relax gradients { topology = ring }\n"
+    )
+
+
+def test_what_stays_open_is_not_touched() -> None:
+    text = "relax gradients {compress=8bit}   # as I wrote it\nrelax   gradients\n"
+    assert rewritten(parse(Source("spec", text)), {0: {Way(): ()}}).text == text
 
 
 @pytest.mark.parametrize(
