@@ -9,6 +9,9 @@ about as fast, the one that loses least is taken.
 
 from __future__ import annotations
 
+import math
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from relaxc.schedule.fit import Line
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
+    from relaxc.wire.parameters import Parameter
 
 CODECS = ("none", "bf16", "8bit", "4bit")
 """The one that loses least first."""
@@ -89,10 +93,16 @@ def resolved(
     situation = among(cluster_of(source, settings)) if is_open(source) else None
     if situation is None:
         return source
-    made = choose(source, settings, name, Situation(profile, *situation))
+    network, workers = situation
+    made = choose(source, settings, name, Situation(profile, network, workers, _cores(network.per_machine)))
     for line in story(made):
         tell(line)
     return made.best.source
+
+
+def _cores(workers: int) -> int:
+    """What each of so many on a machine like this one has, of the cores that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) // workers)
 
 
 def story(chosen: Chosen) -> list[str]:
@@ -134,8 +144,8 @@ class _Choosing:
         found = [self._routed(codec, choices, ways) for codec, choices in uniform.items()]
         mixed = self._mixed(ways, uniform)
         if mixed is not None:
-            place, candidate = mixed
-            found.insert(place, candidate)
+            loss, candidate = mixed
+            found.insert(sum(CODECS.index(codec) <= loss for codec in uniform if codec is not None), candidate)
         fastest = min(candidate.seconds for candidate in found)
         best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
         return Chosen(best, tuple(found))
@@ -209,9 +219,9 @@ class _Choosing:
 
     def _mixed(
         self, ways: Mapping[int, Sequence[Way]], uniform: Mapping[str | None, dict[int, Choice]]
-    ) -> tuple[int, Candidate] | None:
-        """A codec for each bucket, and its place among the `uniform` ones. None where all buckets come to one codec, or
-        what is exchanged is no gradient."""
+    ) -> tuple[float, Candidate] | None:
+        """A codec for each bucket, and how much it loses. None where all buckets come to one codec, or what is
+        exchanged is no gradient."""
         choices: dict[int, Choice] = {number: {every[0]: ()} for number, every in ways.items()}
         gradients = {n: every for n, every in ways.items() if self._is_gradient(n, choices)}
         if len(uniform) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
@@ -220,9 +230,15 @@ class _Choosing:
         plain, routed = ({**choices, **self._by_bucket(each, choices)} for each in (by_own, gradients))
         if len(_codecs(plain)) == 1:
             return None
-        place = max(n for n, codec in enumerate(uniform) if codec in _codecs(plain))
         others = [self._candidate("mixed", routed)] if routed != plain else []
-        return place, _worth(self._candidate("mixed", plain), others)
+        return self._loss(plain), _worth(self._candidate("mixed", plain), others)
+
+    def _loss(self, choices: dict[int, Choice]) -> float:
+        """As a place in CODECS: the mean over the elements of what is open, up to the next quarter, so that a few that
+        lose less are not worth statements of their own."""
+        open_ = [(way, p.elements) for way, p in self._governed(choices) if way is not None and way.codec is not None]
+        total = sum(elements * CODECS.index(way.codec) for way, elements in open_ if way.codec is not None)
+        return math.ceil(4 * total / max(sum(elements for _, elements in open_), 1)) / 4
 
     def _is_gradient(self, number: int, choices: dict[int, Choice]) -> bool:
         return self._manifest(self._text(choices)).bodies[number].gradient is not None
@@ -239,26 +255,18 @@ class _Choosing:
 
     def _counted(self, choices: dict[int, Choice]) -> tuple[tuple[str, int], ...]:
         """How many parameters go by each route that was chosen."""
+        routes = [way.route for way, _ in self._governed(choices) if way is not None and way.route is not None]
+        return tuple(sorted(Counter(routes).items()))
+
+    def _governed(self, choices: dict[int, Choice]) -> Iterator[tuple[Way | None, Parameter]]:
+        """Each parameter of the model, and its way where its statement was open."""
         from relaxc.schedule.fit import parameters_of
         from relaxc.schedule.schedule import govern
 
         manifest = self._manifest(self._text(choices))
-        bodies = govern(manifest, parameters_of(manifest, self._situation.profile))
-        ways = list(self._by_body(choices, len(manifest.bodies)))
-        counts: dict[str, int] = {}
-        for body in bodies:
-            way = ways[body]
-            if way is not None and way.route is not None:
-                counts[way.route] = counts.get(way.route, 0) + 1
-        return tuple(sorted(counts.items()))
-
-    def _by_body(self, choices: dict[int, Choice], bodies: int) -> Iterator[Way | None]:
-        number = made = 0
-        while made < bodies:
-            ways: Sequence[Way | None] = list(choices[number]) if number in choices else [None]
-            yield from ways
-            made += len(ways)
-            number += 1
+        parameters = parameters_of(manifest, self._situation.profile)
+        by_body = list(_by_body(choices, len(manifest.bodies)))
+        return ((by_body[body], p) for body, p in zip(govern(manifest, parameters), parameters, strict=True))
 
     # --- a way for each bucket
 
@@ -320,6 +328,16 @@ def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
 
 def _codecs(choices: Mapping[int, Choice]) -> set[str | None]:
     return {way.codec for choice in choices.values() for way in choice if way.codec is not None}
+
+
+def _by_body(choices: Mapping[int, Choice], bodies: int) -> Iterator[Way | None]:
+    """The way of each statement of the text, where one of the spec's own may have become several."""
+    number = made = 0
+    while made < bodies:
+        ways: Sequence[Way | None] = list(choices[number]) if number in choices else [None]
+        yield from ways
+        made += len(ways)
+        number += 1
 
 
 def _exchanges(manifest: Manifest, number: int) -> list[ExchangePlan]:

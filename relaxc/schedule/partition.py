@@ -85,7 +85,8 @@ def partition(
     kept = unbeaten_options(options)
     best = _best(ready, [options[n] for n in kept], sizes, limit, beside, width)
     search = _Search(ready, options, sizes, limit, beside)
-    cuts = merged(eased([replace(cut, option=kept[cut.option]) for cut in best.cuts], search), search)
+    cuts = merged([replace(cut, option=kept[cut.option]) for cut in best.cuts], search)
+    cuts = merged(eased(cuts, search), search)
     return Partition(cuts, search.finish_of(cuts), best.bound, best.widest)
 
 
@@ -164,14 +165,18 @@ def eased(cuts: Sequence[Cut], search: _Search) -> tuple[Cut, ...]:
 
 
 def merged(cuts: Sequence[Cut], search: _Search) -> tuple[Cut, ...]:
-    """With as many neighbours in one as end no later together: each bucket has costs that no profile shows."""
+    """With as many neighbours in one as end no later together, by the first of their options that does: each bucket has
+    costs that no profile shows."""
     made, best = list(cuts), search.finish_of(cuts) * (1 + SAME) if cuts else 0.0
     position = 0
     while position + 1 < len(made):
         one, other = made[position : position + 2]
-        tried = [*made[:position], Cut(one.first, other.end, one.option), *made[position + 2 :]]
-        if one.option == other.option and search.fits(tried[position]) and search.finish_of(tried) <= best:
-            made = tried
+        for option in sorted({one.option, other.option}):
+            both = Cut(one.first, other.end, option)
+            tried = [*made[:position], both, *made[position + 2 :]]
+            if search.fits(both) and search.finish_of(tried) <= best:
+                made = tried
+                break
         else:
             position += 1
     return tuple(made)
