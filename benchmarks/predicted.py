@@ -137,7 +137,7 @@ def measured_network(specs: Sequence[str]) -> Network:
     codings: dict[str, Coding] = {}
     for spec in specs:
         codings |= measured_codings(spec)
-    return Network(link, codings=codings, reduce=fitted(SUMS, sums), source="measured")
+    return Network(link, codings=codings, reduce=fitted(SUMS, sums), source="measured", wire=measured_wire())
 
 
 def measured_codings(spec: str) -> dict[str, Coding]:
@@ -250,7 +250,7 @@ def worker(specs: list[str], rounds: int, stand_in: bool) -> None:
     if not stand_in:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
-    network, wire = measured_network(specs), measured_wire()
+    network = measured_network(specs)
     found: dict[str, Any] = {"network": [network.link.fixed, network.link.each]}
     for name, task in tasks(stand_in).items():
         profile = traced(task)
@@ -258,7 +258,7 @@ def worker(specs: list[str], rounds: int, stand_in: bool) -> None:
         plans = {spec: relaxc.compile(spec).manifest for spec in specs}
         cores_of_one = 2 if stand_in else 1
         base = scaled(profile, seconds["alone"])
-        predicted = {spec: predict(plan, base, network, dist.get_world_size(), cores=cores_of_one, wire=wire).iteration
+        predicted = {spec: predict(plan, base, network, dist.get_world_size(), cores=cores_of_one).iteration
                      for spec, plan in plans.items()}  # fmt: skip
         found[name] = {"measured": seconds, "predicted": predicted, "traced": profile.iteration}
     if dist.get_rank() == 0:

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 CODECS = ("none", "bf16", "8bit", "4bit")
 """The one that loses least first."""
-ALIKE = 0.03
-"""Iterations that differ by no more of the fastest are about as fast: less is worth no loss and no other route."""
+ALIKE = 0.01
+"""Iterations that differ by no more of the fastest are about as fast: less is worth no loss."""
+GAIN = 0.03
+"""Of the iteration: less is worth no other route."""
 
 
 @dataclass(frozen=True)
@@ -320,9 +322,9 @@ class _Choosing:
 def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
     """The first of the others that is about as fast as their fastest, where that is shorter by enough; else `plain`."""
     fastest = min((each.seconds for each in others), default=plain.seconds)
-    if fastest >= plain.seconds * (1 - ALIKE):
+    if fastest >= plain.seconds * (1 - GAIN):
         return plain
-    best = next(each for each in others if each.seconds <= min(fastest * (1 + ALIKE), plain.seconds * (1 - ALIKE)))
+    best = next(each for each in others if each.seconds <= min(fastest * (1 + ALIKE), plain.seconds * (1 - GAIN)))
     return replace(best, plain=plain.seconds)
 
 

@@ -26,6 +26,7 @@ class Measured:
     per_machine: int
     pairs: Mapping[Pair, Times]
     reduce: Times
+    wire: Times
     codings: Sequence[Mapping[str, tuple[Times, Times]]]
 
 
@@ -49,6 +50,7 @@ def assemble(measured: Measured) -> Assembled:
     fits |= {f"link {s} to {r}": found for (s, r), found in pairs.items()}
     reduce = fit(measured.reduce)
     fits["all-reduce"] = reduce
+    fits["a core, of a message"] = wire = fit(measured.wire)
     codings = {}
     for text in measured.codings[0]:
         encode, decode = (fit(medians([each[text][i] for each in measured.codings])) for i in (0, 1))
@@ -56,7 +58,9 @@ def assemble(measured: Measured) -> Assembled:
         codings[text] = Coding(encode.line, decode.line)
     lines = {pair: found.line for pair, found in pairs.items()}
     within_machine = inner.line if inner is not None and measured.per_machine > 1 else None
-    network = Network(link.line, measured.workers, measured.per_machine, within_machine, lines, reduce.line, codings)
+    network = Network(
+        link.line, measured.workers, measured.per_machine, within_machine, lines, reduce.line, codings, wire=wire.line
+    )
     return Assembled(network, fits)
 
 

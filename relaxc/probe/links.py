@@ -121,11 +121,44 @@ def all_reduces(seconds: float) -> Times:
         dist.barrier()
         start = time.perf_counter()
         dist.all_reduce(buffer)
-        taken = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
-        dist.all_reduce(taken, op=dist.ReduceOp.MAX)
-        return float(taken)
+        return _over_all(time.perf_counter() - start, dist.ReduceOp.MAX)
 
     return measured(seconds, busy(reduction, seconds), _Common())
+
+
+# --- what a message costs a core
+
+
+def work(seconds: float) -> Times:
+    """Of a core at each end of a message, by the process's own account of its time, the mean over all workers. Everyone
+    sends to the next and hears from the one before."""
+    spent: dict[int, list[float]] = {}
+
+    def passed_round(size: int) -> float:
+        dist.barrier()
+        start, began = time.perf_counter(), time.process_time()
+        _pass_round(size)
+        of_core, taken = time.process_time() - began, time.perf_counter() - start
+        spent.setdefault(size, []).append(_over_all(of_core, dist.ReduceOp.SUM) / dist.get_world_size() / 2)
+        return _over_all(taken, dist.ReduceOp.MAX)
+
+    measured(seconds, busy(passed_round, seconds), _Common())
+    return {size: median(of) for size, of in spent.items() if size in SIZES and len(of) >= FEWEST}
+
+
+def _pass_round(size: int) -> None:
+    rank, count = dist.get_rank(), dist.get_world_size()
+    received = dist.irecv(torch.empty(size, dtype=torch.uint8), (rank - 1) % count)
+    sent = dist.isend(torch.empty(size, dtype=torch.uint8), (rank + 1) % count)
+    for under_way in (received, sent):
+        assert under_way is not None
+        under_way.wait()
+
+
+def _over_all(value: float, operation: dist.ReduceOp.RedOpType) -> float:
+    found = torch.tensor([value], dtype=torch.float64)
+    dist.all_reduce(found, op=operation)
+    return float(found)
 
 
 class _Common:

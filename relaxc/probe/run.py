@@ -18,7 +18,7 @@ from relaxc.probe.pairs import Pair, rounds
 
 PAIR_SECONDS, LONGEST_ROUND = 24.0, 2.0
 """For all pairs, and for one round of them at most."""
-REDUCE_SECONDS = 6.0
+REDUCE_SECONDS, WIRE_SECONDS = 6.0, 4.0
 TIMEOUT = timedelta(minutes=5)
 """Some machine may have a runtime to build first."""
 
@@ -47,11 +47,13 @@ def probe(folder: Path | None, tell: Told = lambda said: None) -> Assembled:
         dist.barrier()
     tell("all-reduce")
     reduce = links.all_reduces(REDUCE_SECONDS)
+    tell("what messages cost a core")
+    wire = links.work(WIRE_SECONDS)
     tell("codecs" if folder is not None else "codecs: left out")
     found = _gathered((mine, {} if folder is None else _codings(folder)))
     pairs = {pair: times for of_worker, _ in found for pair, times in of_worker.items()}
     codings = [c for _, c in found]
-    made = assemble(Measured(count, per_machine, pairs, reduce, codings if all(codings) else [{}]))
+    made = assemble(Measured(count, per_machine, pairs, reduce, wire, codings if all(codings) else [{}]))
     return _of_rank_0(made)
 
 

@@ -32,7 +32,7 @@ class Network:
     `pairs` has links that differ, by (sender, receiver). `per_machine` workers share a machine's link. `workers` is
     None where it is not said. `codings` are by the text of the codec, with all its arguments; "exact" is plain
     numbers'. `reduce` is a dense all-reduce's own line, over bytes, where it was measured; else it is made from
-    `link`."""
+    `link`. `wire` is what a message costs a core of each end, over bytes: copies, and the system's work."""
 
     link: Line
     workers: int | None = None
@@ -42,6 +42,7 @@ class Network:
     reduce: Line | None = None
     codings: Mapping[str, Coding] = field(default_factory=dict)
     source: str = ""
+    wire: Line = Line(0.0, 0.0)
 
     def between(self, sender: int, receiver: int) -> Line:
         if (sender, receiver) in self.pairs:

@@ -47,6 +47,7 @@ class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     pairs: tuple[PairFile, ...] = ()
     reduce: LineFile | None = None
     codings: dict[str, CodingFile] = {}
+    wire: LineFile = LineFile(0.0, 0.0)
 
 
 def encode_network(network: Network) -> bytes:
@@ -55,8 +56,9 @@ def encode_network(network: Network) -> bytes:
     inner = None if network.inner is None else _written(network.inner)
     reduce = None if network.reduce is None else _written(network.reduce)
     file = NetworkFile(
-        _written(network.link), FORMAT, network.workers, network.per_machine, inner, pairs, reduce, codings
-    )
+        _written(network.link), FORMAT, network.workers, network.per_machine, inner, pairs, reduce, codings,
+        _written(network.wire),
+    )  # fmt: skip
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
@@ -96,7 +98,9 @@ def decode_network(raw: bytes, path: Path) -> Network:
     codings = {text: Coding(_line(c.encode), _line(c.decode)) for text, c in file.codings.items()}
     inner = None if file.inner is None else _line(file.inner)
     reduce = None if file.reduce is None else _line(file.reduce)
-    return Network(_line(file.link), file.workers, file.per_machine, inner, pairs, reduce, codings, str(path))
+    return Network(
+        _line(file.link), file.workers, file.per_machine, inner, pairs, reduce, codings, str(path), _line(file.wire)
+    )
 
 
 def require_workers(network: Network, workers: int) -> None:
@@ -136,6 +140,7 @@ def _absurd(file: NetworkFile) -> Iterator[tuple[str, str]]:
 
 def _lines(file: NetworkFile) -> Iterator[tuple[str, LineFile]]:
     yield "link", file.link
+    yield "wire", file.wire
     for key, line in (("inner", file.inner), ("reduce", file.reduce)):
         if line is not None:
             yield key, line

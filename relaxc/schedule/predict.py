@@ -14,7 +14,7 @@ from relaxc.manifest import Manifest
 from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.machines import on_machines_of
 from relaxc.schedule.needs import lands_by_parts, readers
-from relaxc.schedule.network import Line, Network
+from relaxc.schedule.network import Network
 from relaxc.schedule.predict_cohort import periods
 from relaxc.schedule.predict_costs import Costs
 from relaxc.schedule.predict_links import Links
@@ -32,20 +32,17 @@ WARM = 3
 LONGEST = 512
 """Iterations of a period that are looked at."""
 AT_LEAST = 2
-NO_WORK = Line(0.0, 0.0)
 
 
 def predict(
-    manifest: Manifest, profile: Profile, network: Network, workers: int, rank: int = 0, cores: int = 2,
-    wire: Line = NO_WORK,
-) -> Timeline:  # fmt: skip
-    """The iteration of worker `rank`, in seconds. `cores` are this worker's: with one, coding and computation take
-    turns, and with `wire`, seconds of a core for each message at each end, so does what carries it. Where a plan has
-    phases, the last one's.
+    manifest: Manifest, profile: Profile, network: Network, workers: int, rank: int = 0, cores: int = 2
+) -> Timeline:
+    """The iteration of worker `rank`, in seconds. `cores` are this worker's: with one, computation, coding and what
+    carries messages take turns. Where a plan has phases, the last one's.
 
     Raise ModelError (RX0401) where no statement governs some parameter.
     """
-    return Forecast(manifest, profile, workers, rank, network.per_machine).over(network, cores, wire)
+    return Forecast(manifest, profile, workers, rank, network.per_machine).over(network, cores)
 
 
 class Forecast:
@@ -76,9 +73,9 @@ class Forecast:
     def parameters(self) -> tuple[Parameter, ...]:
         return self._parameters
 
-    def over(self, network: Network, cores: int = 2, wire: Line = NO_WORK) -> Timeline:
+    def over(self, network: Network, cores: int = 2) -> Timeline:
         machine, costs = Machine(cores), Costs(network)
-        links = Links(machine, network, self._among.workers, self._among.rank, wire)
+        links = Links(machine, network, self._among.workers, self._among.rank)
 
         def queue() -> Queue:
             return Queue(machine, links, costs)

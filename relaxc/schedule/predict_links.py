@@ -27,11 +27,8 @@ class _Leg:
 
 
 class Links:
-    """`wire` is what a message costs a core of each end: copies, and the system's work."""
-
-    def __init__(self, machine: Machine, network: Network, workers: int, rank: int, wire: Line) -> None:
+    def __init__(self, machine: Machine, network: Network, workers: int, rank: int) -> None:
         self._machine, self._network, self._workers, self._rank = machine, network, workers, rank
-        self._wire = wire
         self._sharing: dict[int, Sharing] = {}
         self._legs: dict[Any, _Leg] = defaultdict(_Leg)
         self._out: dict[bool, float] = defaultdict(float)
@@ -65,7 +62,7 @@ class Links:
 
     def _work(self, when: Mark, count: int) -> Thread:
         yield when
-        yield Busy(self._wire.at(count), "", "wire")
+        yield Busy(self._network.wire.at(count), "", "wire")
 
     def receive(self, leg: Any, peer: int, count: int, shared: float = 1.0) -> Mark:
         """Set when the next message of this leg is here."""

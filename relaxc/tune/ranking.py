@@ -136,7 +136,8 @@ def mapped(
 
 
 def _with_link(network: Network, link: Line) -> Network:
-    return Network(link, network.workers, network.per_machine, network.inner, {}, None, network.codings, network.source)
+    return Network(link, network.workers, network.per_machine, network.inner, {}, None, network.codings, network.source,
+                   network.wire)  # fmt: skip
 
 
 def _coarse(manifest: Manifest, profile: Profile) -> Manifest:

@@ -41,6 +41,7 @@ def test_three_workers_on_loopback(tmp_path: Path) -> None:
     assert (network.workers, network.per_machine) == (3, 3)
     assert network.inner == network.link and 0 < network.link.at(1 << 20) < 1
     assert network.reduce is not None and network.reduce.at(1 << 20) > 0
+    assert 0 < network.wire.at(1 << 20) < 1
     assert set(network.codings) == {
         "exact", "bf16", "minmax(bits = 8, block = 512, rounding = nearest)",
         "minmax(bits = 4, block = 512, rounding = nearest)",

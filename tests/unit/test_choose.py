@@ -9,7 +9,7 @@ import pytest
 from relaxc.choose import ALIKE, CODECS, Chosen, Situation, choose, is_open, story
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.source import Source
-from relaxc.schedule.network import Line, Network
+from relaxc.schedule.network import Coding, Line, Network
 from relaxc.schedule.profile import ParameterTimes, Profile
 
 LAYERS = 12
@@ -42,7 +42,11 @@ def test_it_is_about_as_fast_as_the_best_codec_and_no_slower_than_none(bits: flo
 
 
 def test_a_fast_network_takes_none_and_a_slow_one_the_smallest() -> None:
-    assert chosen(1e12, latency=1e-7).best.name == "none"
+    codecs = ["bf16", *(f"minmax(bits = {bits}, block = 512, rounding = nearest)" for bits in (8, 4))]
+    slow = dict.fromkeys(codecs, Coding(Line(0.0, 1e-8), Line(0.0, 1e-8)))
+    fast = Network(Line(1e-7, 8e-12), codings=slow)
+    text = Source("spec", "relax gradients { compress = auto }")
+    assert choose(text, {}, "spec", Situation(profile(), fast, 4)).best.name == "none"
     assert "4bit" in chosen(1e8).best.source.text
 
 

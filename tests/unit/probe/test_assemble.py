@@ -14,6 +14,7 @@ from relaxc.schedule.network import Coding, Line, Network
 from relaxc.topology.edges import edges_of_text
 
 FAST, USUAL, SLOW = Line(1e-5, 1e-10), Line(5e-5, 8e-9), Line(2e-4, 8e-8)
+WORK = Line(2e-5, 3e-10)
 
 
 def times(line: Line, factor: float = 1.0) -> dict[int, float]:
@@ -22,7 +23,7 @@ def times(line: Line, factor: float = 1.0) -> dict[int, float]:
 
 def measured(workers: int, per_machine: int, line_of, codings=({},)) -> Measured:
     pairs = {pair: times(line_of(*pair)) for pair in permutations(range(workers), 2)}
-    return Measured(workers, per_machine, pairs, times(SLOW), codings)
+    return Measured(workers, per_machine, pairs, times(SLOW), times(WORK), codings)
 
 
 def near(line: Line | None, other: Line) -> bool:
@@ -31,7 +32,7 @@ def near(line: Line | None, other: Line) -> bool:
 
 def test_links_of_one_kind() -> None:
     network = assemble(measured(4, 1, lambda s, r: USUAL)).network
-    assert near(network.link, USUAL) and near(network.reduce, SLOW)
+    assert near(network.link, USUAL) and near(network.reduce, SLOW) and near(network.wire, WORK)
     assert (network.workers, network.per_machine, network.inner, network.pairs) == (4, 1, None, {})
 
 

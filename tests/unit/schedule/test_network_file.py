@@ -14,7 +14,7 @@ from relaxc.schedule.network_file import decode_network, encode_network, read_ne
 
 FULL = Network(
     Line(5e-5, 8e-9), 4, 2, Line(1e-5, 1e-10), {(0, 1): Line(1e-5, 1e-10), (3, 0): Line(2e-4, 9e-9)}, Line(1e-4, 2e-8),
-    {"minmax(bits = 8, block = 512)": Coding(Line(1e-6, 2e-10), Line(2e-6, 1e-10))},
+    {"minmax(bits = 8, block = 512)": Coding(Line(1e-6, 2e-10), Line(2e-6, 1e-10))}, wire=Line(1e-6, 3e-10),
 )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     path.write_bytes(encode_network(FULL))
     read = read_network(path)
     assert read.source == str(path)
-    for name in ("link", "workers", "per_machine", "inner", "pairs", "reduce", "codings"):
+    for name in ("link", "workers", "per_machine", "inner", "pairs", "reduce", "codings", "wire"):
         assert getattr(read, name) == getattr(FULL, name)
     assert (
         read.between(0, 1) == FULL.pairs[0, 1] and read.between(1, 0) == FULL.inner and read.between(1, 2) == FULL.link
@@ -48,6 +48,7 @@ def altered(**changes: Any) -> bytes:
         (altered(link={"fixed": -1.0, "each": 1e-9}), "no link costs -1 s"),
         (altered(link={"fixed": 1.0, "each": 2.0}), "2 s for each"),
         (altered(reduce={"fixed": 1e9, "each": 1e-9}), "no reduce costs"),
+        (altered(wire={"fixed": 0.0, "each": 2.0}), "no wire costs 0 s and 2 s"),
         (altered(workers=0), "0 is not a number of workers"),
         (altered(workers=5), "5 workers don't fill machines of 2"),
         (altered(per_machine=0), "0 is not a number of workers of a machine"),

@@ -163,9 +163,9 @@ def test_one_core_codes_and_computes_in_turns() -> None:
 def test_carrying_messages_takes_a_core_too() -> None:
     """A late exchange hides behind the computation, but for what it costs the only core: out and in, twice each."""
     manifest, profile = manifest_of("relax gradients { delay = 1 }"), profile_of([MILLION], ready=[2.0])
-    network, wire = free_network(EACH), Line(0.0, 2.5e-8)
-    assert predict(manifest, profile, network, 2, cores=3, wire=wire).iteration == near(3.0)
-    assert predict(manifest, profile, network, 2, cores=1, wire=wire).iteration == near(3.0 + 2 * 0.1)
+    network = replace(free_network(EACH), wire=Line(0.0, 2.5e-8))
+    assert predict(manifest, profile, network, 2, cores=3).iteration == near(3.0)
+    assert predict(manifest, profile, network, 2, cores=1).iteration == near(3.0 + 2 * 0.1)
 
 
 class _One(dict[str, Coding]):
