@@ -3,6 +3,7 @@ which of its parameters each knob sets."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,13 +17,33 @@ Clauses = Mapping[str, syntax.Clause]
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from `least` up to `under`, neither of them where it is `open_` at that end; `why` is what others do."""
+
+    least: float
+    under: float
+    why: str
+    open_: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (self.least < value if self.open_ else self.least <= value) and value < self.under
+
+    @property
+    def shown(self) -> str:
+        first = f"{'above' if self.open_ else 'from'} {self.least:g}"
+        return first if self.under == math.inf else f"{first}, below {self.under:g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Knobs:
     """`parameters` maps a knob to the parameter that it sets, where the form that is chosen has it. `form` chooses the
-    file. `idle` are knobs that are understood and do nothing here, with the reason."""
+    file. `idle` are knobs that are understood and do nothing here, with the reason. `within` are the numbers that make
+    sense for a parameter."""
 
     parameters: Mapping[str, str]
     form: Callable[[Clauses, Names], str]
     idle: Mapping[str, str] = field(default_factory=dict)
+    within: Mapping[str, Range] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,6 +97,7 @@ def _momentum(clauses: Clauses, names: Names) -> str:
     return "momentum"
 
 
+MOMENTUM = Range(0.0, 1.0, "what is remembered would grow without end, or change its sign each time")
 NO_TOPOLOGY = "an exact mean has no topology, only a mix of weights has"
 KNOBS = {
     "gradients": Knobs(
@@ -93,11 +115,14 @@ KNOBS = {
          "feedback": "feedback", "route": "route"},
         _updates,
         {"topology": NO_TOPOLOGY},
+        {"rate": Range(0.0, math.inf, "no step along what all have moved, or one away from it", open_=True),
+         "momentum": MOMENTUM},
     ),
     "momentum": Knobs(
         {"warmup": "warmup", "compress": "compress", "feedback": "feedback", "b1": "b1", "b2": "b2", "eps": "eps"},
         _momentum,
         {"topology": NO_TOPOLOGY},
+        {"b1": MOMENTUM, "b2": MOMENTUM, "eps": Range(0.0, math.inf, "Adam divides by the root plus this")},
     ),
 }  # fmt: skip
 

@@ -100,7 +100,15 @@ class Checker:
         made = self._made(item, test, Found(definition, Names({}, {})), effective)
         if made is not None:
             self._feedback(made, given.get("feedback"))
+            self._ranges(made, knobs)
         return made
+
+    def _ranges(self, use: Use, knobs: Knobs) -> None:
+        for argument in use.arguments:
+            within, value = knobs.within.get(argument.name), argument.value
+            if within is not None and isinstance(value, int | float) and value not in within:
+                self.report.error("RX0243", f"`{argument.name} = {value:g}` makes no sense here", argument.span,
+                                  within.why, f"write a number {within.shown}")  # fmt: skip
 
     def _knobs(self, clauses: Sequence[syntax.Clause], knobs: Knobs, quantity: str) -> Clauses:
         known = [clause for clause in clauses if clause.key in knobs.parameters]

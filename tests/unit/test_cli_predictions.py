@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +190,21 @@ def test_tune_ranks_and_draws(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(rows) == 2 and sum(row.startswith("->") for row in rows) == 1
     assert "what pays on which network" in out and "at a latency of 100 us" in out
     assert (folder / "map.svg").read_text().startswith("<svg")
+
+
+def test_compile_says_which_route_it_chose_and_writes_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Few bytes, and messages that take long: so everyone tells everyone at once."""
+    far = ["--network", "1Gbps, 5ms", "--workers", "4", "-o", "plan"]
+    (folder / "s.relax").write_text("relax gradients\n")
+    assert status("compile", "s.relax", *ON, *far) == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r"^route = auto: gather for \d+ parameters; predicted iteration: [\d.]+ ms, [\d.]+ ms by", out, re.MULTILINE
+    )
+    assert (folder / "plan" / "spec.relax").read_text() == "relax gradients { route = gather }\n"
+    (folder / "s.relax").write_text("relax gradients { route = all }\n")
+    assert status("compile", "s.relax", *ON, *far) == 0
+    assert "route" not in capsys.readouterr().out
 
 
 def test_tune_says_where_no_compression_is_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
