@@ -38,9 +38,12 @@ def compile(arguments: Sequence[str]) -> int:
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")
         return cli_spec.WRONG_SPEC
-    cli_spec.show(typed.warnings, json=False, color="auto")
     parameters, profile = fitting.traced
     among, targets = fitting.among(typed.spec.cluster), _targets(options)
+    judged, errors = cli_spec.attempt(partial(pipeline.among, typed, () if among is None else among[1:]))
+    cli_spec.show(errors if judged is None else judged.warnings, json=False, color="auto")
+    if judged is None:
+        return cli_spec.WRONG_SPEC
     build = partial(
         pipeline.build, typed.spec, settings, name, parameters, profile=profile, among=among, targets=targets
     )

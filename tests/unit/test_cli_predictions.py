@@ -207,6 +207,15 @@ def test_compile_says_which_route_it_chose_and_writes_it(folder: Path, capsys: p
     assert "route" not in capsys.readouterr().out
 
 
+def test_compile_refuses_what_so_many_workers_cannot_do(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "s.relax").write_text("relax gradients { route = hierarchy(inner = 3) }\n")
+    assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "4", "-o", "plan") == 1
+    err = capsys.readouterr().err
+    assert "error[RX0376]: no hierarchy(inner = 3) of 4 workers" in err and "s.relax:1:27" in err
+    assert not (folder / "plan").exists()
+    assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "6", "-o", "plan") == 0
+
+
 def test_tune_says_where_no_compression_is_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Codecs cost time, and a link of 100 Tbit/s does not."""
     grid = ["--grid", "compress=none,4bit", "--grid", "route=all", "--grid", "delay=0"]
