@@ -142,7 +142,7 @@ class _Choosing:
         uniform, refused = self._uniform(codecs)
         if not uniform:
             raise refused[-1]
-        ways = {number: list(self._ways(number, open_, uniform)) for number, open_ in self._open.items()}
+        ways = {number: list(dict.fromkeys(self._ways(number, o, uniform))) for number, o in self._open.items()}
         found = [self._routed(codec, choices, ways) for codec, choices in uniform.items()]
         mixed = self._mixed(ways, uniform)
         if mixed is not None:
