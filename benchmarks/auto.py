@@ -20,9 +20,9 @@ from predicted import Run as Turn
 from predicted import Task, measured_network, seconds_of, tasks, training
 
 import relaxc
-from relaxc.choose import CODECS
 from relaxc.cli_compile import compile
 from relaxc.demo.hosts import shaped_hosts
+from relaxc.language.automatic import CODECS
 from relaxc.schedule.network_file import write_network
 
 HOSTS = 2

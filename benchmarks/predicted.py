@@ -10,7 +10,6 @@ machine down by more than is asked of a prediction. Measured is the median over 
 import argparse
 import json
 import os
-import resource
 import statistics
 import sys
 import tempfile
@@ -32,6 +31,8 @@ import relaxc
 from relaxc.demo.hosts import Unavailable, shaped_hosts
 from relaxc.demo.model import CharTransformer
 from relaxc.demo.size import Size
+from relaxc.probe.fit import fit
+from relaxc.probe.links import pass_round, work
 from relaxc.schedule.network import Coding, Line, Network
 from relaxc.schedule.predict import predict
 from relaxc.schedule.profile import Profile
@@ -47,6 +48,7 @@ PERIOD = {"local_sgd": 8}
 """Of these both are a period, so that each timed part has one exchange, which begins as the first part ends."""
 MEDIAN, WORST = 0.15, 0.30
 MESSAGES = (1 << 10, 16 << 10, 144 << 10, 1 << 20)
+WIRE_SECONDS = 4.0
 SUMS = (4 << 10, 256 << 10, 4 << 20)
 BURST = 4 << 20
 """Bytes in a row by which a line is measured, in as many messages as that takes: the links are token buckets, through
@@ -102,31 +104,6 @@ def median_of(times: int, size: int, job: Callable[[int], object]) -> float:
     return statistics.median(found)
 
 
-def pass_round(size: int) -> None:
-    """To the next worker, from the one before."""
-    rank, workers = dist.get_rank(), dist.get_world_size()
-    received = dist.irecv(torch.empty(size, dtype=torch.uint8), (rank - 1) % workers)
-    sent = dist.isend(torch.empty(size, dtype=torch.uint8), (rank + 1) % workers)
-    for under_way in (received, sent):
-        assert under_way is not None
-        under_way.wait()
-
-
-def measured_wire() -> Line:
-    """What a message costs a core of each end, by the process's own account of time."""
-    found = []
-    for size in MESSAGES:
-        count = BURST // size if size > MESSAGES[0] else 64
-        dist.barrier()
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        for _ in range(count):
-            pass_round(size)
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-        found.append(spent / (2 * count))
-    return fitted(MESSAGES, found)
-
-
 def add_up(size: int) -> None:
     dist.all_reduce(torch.zeros(size // 4))
 
@@ -137,7 +114,8 @@ def measured_network(specs: Sequence[str]) -> Network:
     codings: dict[str, Coding] = {}
     for spec in specs:
         codings |= measured_codings(spec)
-    return Network(link, codings=codings, reduce=fitted(SUMS, sums), source="measured", wire=measured_wire())
+    wire = fit(work(WIRE_SECONDS)).line
+    return Network(link, codings=codings, reduce=fitted(SUMS, sums), source="measured", wire=wire)
 
 
 def measured_codings(spec: str) -> dict[str, Coding]:

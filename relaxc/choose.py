@@ -17,37 +17,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaxc import pipeline
-from relaxc.language.automatic import Choice, Open, Way, rewritten, statements
+from relaxc.choices import Choices, Situation, Texts
+from relaxc.language.automatic import CODECS, Choice, Way, rewritten, statements
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
-from relaxc.wire.routes import ROUTES, route_of
 
 if TYPE_CHECKING:
     from relaxc.language.spec import Cluster
     from relaxc.language.syntax import File
-    from relaxc.manifest import ExchangePlan, Manifest
     from relaxc.schedule.fit import Line
     from relaxc.schedule.network import Network
     from relaxc.schedule.profile import Profile
-    from relaxc.wire.parameters import Parameter
 
-CODECS = ("none", "bf16", "8bit", "4bit")
-"""The one that loses least first."""
 ALIKE = 0.01
 """Iterations that differ by no more of the fastest are about as fast: less is worth no loss."""
 GAIN = 0.03
 """Of the iteration: less is worth no other route."""
-
-
-@dataclass(frozen=True)
-class Situation:
-    """What is chosen by. `cores` are each worker's."""
-
-    profile: Profile
-    network: Network
-    workers: int
-    cores: int = 2
 
 
 @dataclass(frozen=True)
@@ -132,19 +118,14 @@ def choose(source: Source, settings: Mapping[str, str], name: str, situation: Si
 
 class _Choosing:
     def __init__(self, file: File, settings: Mapping[str, str], name: str, situation: Situation) -> None:
-        self._file, self._settings, self._name, self._situation = file, settings, name, situation
-        self._open = statements(file)
-        self._every = [p.name for p in situation.profile.parameters]
-        self._manifests: dict[str, Manifest] = {}
+        self._open, self._situation = statements(file), situation
+        self._texts = Texts(file, settings, name, situation)
 
     def run(self) -> Chosen:
-        codecs: Sequence[str | None] = CODECS if any(o.codec for o in self._open.values()) else (None,)
-        uniform, refused = self._uniform(codecs)
-        if not uniform:
-            raise refused[-1]
-        ways = {number: list(dict.fromkeys(self._ways(number, o, uniform))) for number, o in self._open.items()}
+        uniform = self._uniform()
+        ways = {number: list(dict.fromkeys(self._ways(number, uniform))) for number in self._open}
         found = [self._routed(codec, choices, ways) for codec, choices in uniform.items()]
-        mixed = self._mixed(ways, uniform)
+        mixed = self._mixed(ways, list(uniform))
         if mixed is not None:
             loss, candidate = mixed
             found.insert(sum(CODECS.index(codec) <= loss for codec in uniform if codec is not None), candidate)
@@ -152,132 +133,104 @@ class _Choosing:
         best = next(candidate for candidate in found if candidate.seconds <= fastest * (1 + ALIKE))
         return Chosen(best, tuple(found))
 
-    def _uniform(self, codecs: Sequence[str | None]) -> tuple[dict[str | None, dict[int, Choice]], list[SpecError]]:
-        """By codec, that choice everywhere, where it makes sense."""
-        made: dict[str | None, dict[int, Choice]] = {}
-        refused = []
+    def _uniform(self) -> dict[str | None, Choices]:
+        """By codec, that choice everywhere, where it makes sense. Raise SpecError where none does."""
+        codecs: Sequence[str | None] = CODECS if any(o.codec for o in self._open.values()) else (None,)
+        made: dict[str | None, Choices] = {}
         for codec in codecs:
-            choices: dict[int, Choice] = {n: {Way(codec if o.codec else None): ()} for n, o in self._open.items()}
+            choices: Choices = {n: {Way(codec if o.codec else None): ()} for n, o in self._open.items()}
             try:
-                self._manifest(self._text(choices))
-            except SpecError as error:
-                refused.append(error)
+                self._texts.manifest(choices)
+            except SpecError:
+                if codec == codecs[-1] and not made:
+                    raise
             else:
                 made[codec] = choices
-        return made, refused
+        return made
 
     # --- one statement
 
-    def _ways(self, number: int, open_: Open, uniform: Mapping[str | None, dict[int, Choice]]) -> Iterator[Way]:
+    def _ways(self, number: int, uniform: Mapping[str | None, Choices]) -> Iterator[Way]:
         """All that make sense for it, each codec's own route before its others."""
         for choices in uniform.values():
             (plain,) = choices[number]
-            for route in (None, *ROUTES) if open_.route else (None,):
-                way = replace(plain, route=route)
-                if route is None or self._may(number, choices, way):
-                    yield way
+            yield plain
+            if self._open[number].route:
+                ways = (replace(plain, route=route) for route in self._routes(choices, number))
+                yield from (way for way in ways if self._makes_sense({**choices, number: {way: ()}}))
 
-    def _may(self, number: int, choices: dict[int, Choice], way: Way) -> bool:
-        assert way.route is not None
-        situation = self._situation
-        if way.route == "hierarchy" and not 1 < situation.network.per_machine < situation.workers:
-            return False
+    def _routes(self, choices: Choices, number: int) -> list[str]:
+        """Others that all exchanges of a statement may take."""
+        from relaxc.schedule.routed import other_routes
+
+        workers, inner = self._situation.workers, self._situation.network.per_machine
+        every = [other_routes(exchange, workers, inner) for exchange in self._texts.exchanges(choices, number)]
+        return [route for route in every[0] if all(route in routes for routes in every)] if every else []
+
+    def _makes_sense(self, choices: Choices) -> bool:
         try:
-            manifest = self._manifest(self._text({**choices, number: {way: ()}}))
+            self._texts.manifest(choices)
         except SpecError:
             return False
-        plain = self._manifest(self._text(choices))
-        pairs = list(zip(_exchanges(manifest, number), _exchanges(plain, number), strict=True))
-        changed = any(one.route != other.route for one, other in pairs)
-        return changed and all(self._roundings(one) <= self._roundings(other) for one, other in pairs)
-
-    def _roundings(self, exchange: ExchangePlan) -> int:
-        from relaxc.schedule.machines import located
-        from relaxc.schedule.routed import layout_of
-        from relaxc.wire.layout import EXACT
-
-        if exchange.codec is None or not exchange.route or layout_of(exchange.codec) == EXACT:
-            return 0
-        return route_of(located(exchange, self._situation.network.per_machine).route).roundings(self._situation.workers)
+        return True
 
     # --- candidates
 
-    def _routed(self, codec: str | None, choices: dict[int, Choice], ways: Mapping[int, Sequence[Way]]) -> Candidate:
+    def _routed(self, codec: str | None, choices: Choices, ways: Mapping[int, Sequence[Way]]) -> Candidate:
         """A codec by its own route, or by others where that is worth it."""
         name = codec or "as it stands"
         tried = [self._candidate(name, each) for each in self._by_other_routes(codec, choices, ways)]
         return _worth(self._candidate(name, choices), tried)
 
     def _by_other_routes(
-        self, codec: str | None, choices: dict[int, Choice], ways: Mapping[int, Sequence[Way]]
-    ) -> Iterator[dict[int, Choice]]:
+        self, codec: str | None, choices: Choices, ways: Mapping[int, Sequence[Way]]
+    ) -> Iterator[Choices]:
         """One for a whole statement, then for gradients one for each bucket."""
         of_codec = {n: [w for w in every if w.codec in (codec, None)] for n, every in ways.items()}
         for number, every in of_codec.items():
             yield from ({**choices, number: {way: ()}} for way in every if way.route is not None)
-        gradients = {n: every for n, every in of_codec.items() if len(every) > 1 and self._is_gradient(n, choices)}
+        gradients = {n: e for n, e in of_codec.items() if len(e) > 1 and self._texts.is_gradient(choices, n)}
         if gradients:
             yield {**choices, **self._by_bucket(gradients, choices)}
 
-    def _mixed(
-        self, ways: Mapping[int, Sequence[Way]], uniform: Mapping[str | None, dict[int, Choice]]
-    ) -> tuple[float, Candidate] | None:
+    def _mixed(self, ways: Mapping[int, Sequence[Way]], codecs: Sequence[str | None]) -> tuple[float, Candidate] | None:
         """A codec for each bucket, and how much it loses. None where all buckets come to one codec, or what is
         exchanged is no gradient."""
-        choices: dict[int, Choice] = {number: {every[0]: ()} for number, every in ways.items()}
-        gradients = {n: every for n, every in ways.items() if self._is_gradient(n, choices)}
-        if len(uniform) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
+        choices: Choices = {number: {every[0]: ()} for number, every in ways.items()}
+        gradients = {n: every for n, every in ways.items() if self._texts.is_gradient(choices, n)}
+        if len(codecs) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
             return None
         by_own = {n: [way for way in every if way.route is None] for n, every in gradients.items()}
         plain, routed = ({**choices, **self._by_bucket(each, choices)} for each in (by_own, gradients))
-        if len(_codecs(plain)) == 1:
+        if len({way.codec for choice in plain.values() for way in choice if way.codec is not None}) == 1:
             return None
         others = [self._candidate("mixed", routed)] if routed != plain else []
         return self._loss(plain), _worth(self._candidate("mixed", plain), others)
 
-    def _loss(self, choices: dict[int, Choice]) -> float:
+    def _loss(self, choices: Choices) -> float:
         """As a place in CODECS: the mean over the elements of what is open, up to the next quarter, so that a few that
         lose less are not worth statements of their own."""
-        open_ = [(way, p.elements) for way, p in self._governed(choices) if way is not None and way.codec is not None]
-        total = sum(elements * CODECS.index(way.codec) for way, elements in open_ if way.codec is not None)
+        open_ = [(CODECS.index(way.codec), p.elements) for way, p in self._texts.governed(choices) if way.codec]
+        total = sum(place * elements for place, elements in open_)
         return math.ceil(4 * total / max(sum(elements for _, elements in open_), 1)) / 4
 
-    def _is_gradient(self, number: int, choices: dict[int, Choice]) -> bool:
-        return self._manifest(self._text(choices)).bodies[number].gradient is not None
-
-    def _candidate(self, name: str, choices: dict[int, Choice]) -> Candidate:
+    def _candidate(self, name: str, choices: Choices) -> Candidate:
         from relaxc.schedule.fit import fit, with_fit
         from relaxc.schedule.predict import predict
 
-        text, of = self._text(choices), self._situation
-        manifest = self._manifest(text)
+        of, manifest = self._situation, self._texts.manifest(choices)
         fitted = with_fit(manifest, fit(manifest, of.profile, of.network, of.workers))
         seconds = predict(fitted, of.profile, of.network, of.workers, cores=of.cores).iteration
-        return Candidate(name, text, seconds, self._counted(choices), seconds)
-
-    def _counted(self, choices: dict[int, Choice]) -> tuple[tuple[str, int], ...]:
-        """How many parameters go by each route that was chosen."""
-        routes = [way.route for way, _ in self._governed(choices) if way is not None and way.route is not None]
-        return tuple(sorted(Counter(routes).items()))
-
-    def _governed(self, choices: dict[int, Choice]) -> Iterator[tuple[Way | None, Parameter]]:
-        """Each parameter of the model, and its way where its statement was open."""
-        from relaxc.schedule.fit import parameters_of
-        from relaxc.schedule.schedule import govern
-
-        manifest = self._manifest(self._text(choices))
-        parameters = parameters_of(manifest, self._situation.profile)
-        by_body = list(_by_body(choices, len(manifest.bodies)))
-        return ((by_body[body], p) for body, p in zip(govern(manifest, parameters), parameters, strict=True))
+        routes = Counter(way.route for way, _ in self._texts.governed(choices) if way.route is not None)
+        return Candidate(name, self._texts.text(choices), seconds, tuple(sorted(routes.items())), seconds)
 
     # --- a way for each bucket
 
-    def _by_bucket(self, ways: Mapping[int, Sequence[Way]], choices: dict[int, Choice]) -> dict[int, Choice]:
+    def _by_bucket(self, ways: Mapping[int, Sequence[Way]], choices: Choices) -> dict[int, Choice]:
         """Of statements about gradients. The way with most parameters last: it needs no names."""
         from relaxc.schedule.fit import fitted_lines
 
-        plain = self._manifest(self._text(choices))
-        fitted = fitted_lines(self._lines(ways, choices), plain)
+        fitted = fitted_lines(self._lines(ways, choices), self._texts.manifest(choices))
         made: dict[int, Choice] = {}
         for number, every in ways.items():
             found: dict[Way, list[str]] = {}
@@ -287,36 +240,16 @@ class _Choosing:
             made[number] = dict(sorted(found.items(), key=lambda each: len(each[1]))) or choices[number]
         return made
 
-    def _lines(self, ways: Mapping[int, Sequence[Way]], choices: dict[int, Choice]) -> list[Line]:
+    def _lines(self, ways: Mapping[int, Sequence[Way]], choices: Choices) -> list[Line]:
         """All of gradients, with an option for each way where there are several."""
-        found = self._lines_of(choices)
+        found = self._texts.lines(choices)
         for number, every in ways.items():
-            by_way = [self._lines_of({**choices, number: {way: ()}}) for way in every]
+            by_way = [self._texts.lines({**choices, number: {way: ()}}) for way in every]
             found = [
                 replace(line, options=tuple(of[n].options[0] for of in by_way)) if line.body == number else line
                 for n, line in enumerate(found)
             ]
         return found
-
-    def _lines_of(self, choices: dict[int, Choice]) -> list[Line]:
-        from relaxc.schedule.fit import gradient_lines, parameters_of
-        from relaxc.schedule.schedule import govern
-
-        of, manifest = self._situation, self._manifest(self._text(choices))
-        parameters = parameters_of(manifest, of.profile)
-        bodies = govern(manifest, parameters)
-        return gradient_lines(manifest, parameters, bodies, of.profile, of.network, of.workers)
-
-    # --- texts
-
-    def _text(self, choices: dict[int, Choice]) -> Source:
-        return rewritten(self._file, choices, self._every)
-
-    def _manifest(self, text: Source) -> Manifest:
-        """Each text's once. Raise SpecError."""
-        if text.text not in self._manifests:
-            self._manifests[text.text] = pipeline.manifest_of(text, self._settings, self._name)
-        return self._manifests[text.text]
 
 
 def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
@@ -326,24 +259,3 @@ def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
         return plain
     best = next(each for each in others if each.seconds <= min(fastest * (1 + ALIKE), plain.seconds * (1 - GAIN)))
     return replace(best, plain=plain.seconds)
-
-
-def _codecs(choices: Mapping[int, Choice]) -> set[str | None]:
-    return {way.codec for choice in choices.values() for way in choice if way.codec is not None}
-
-
-def _by_body(choices: Mapping[int, Choice], bodies: int) -> Iterator[Way | None]:
-    """The way of each statement of the text, where one of the spec's own may have become several."""
-    number = made = 0
-    while made < bodies:
-        ways: Sequence[Way | None] = list(choices[number]) if number in choices else [None]
-        yield from ways
-        made += len(ways)
-        number += 1
-
-
-def _exchanges(manifest: Manifest, number: int) -> list[ExchangePlan]:
-    """All of a statement."""
-    body = manifest.bodies[number]
-    found = [] if body.gradient is None else [body.gradient.exchange]
-    return found + [t.exchange for t in (body.program.transfers if body.program is not None else ())]

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from relaxc.schedule.profile import Profile
     from relaxc.schedule.timeline_file import TimelineFile
 
-CODECS = ("none", "bf16", "8bit", "4bit")
-"""What each bucket of gradients is compared with."""
-
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="a plan, compiled with --model and --sample")],
@@ -115,7 +112,9 @@ def _measured(path: Path | None, manifest: Manifest, workers: int) -> TimelineFi
 
 
 def codecs() -> Mapping[str, ExchangePlan]:
-    """Means of gradients by codec, as the language means them."""
+    """What each bucket of gradients is compared with: means by codec, as the language means them."""
+    from relaxc.language.automatic import CODECS
+
     return {name: _mean(f"compress = {name}") for name in CODECS}
 
 

@@ -15,6 +15,8 @@ from relaxc.language.knobs import KNOBS
 from relaxc.language.source import Source
 
 AUTO = "auto"
+CODECS = ("none", "bf16", "8bit", "4bit")
+"""What `auto` may stand for, the one that loses least first."""
 COMPRESS = "compress"
 ROUTE = "route"
 AS_ROUTE = (ROUTE, "topology")

@@ -19,9 +19,8 @@ from relaxc.language.values import Params, constant, fold, numeric, whole
 from relaxc.language.vocabulary import FEEDBACKS, ROUTE_NAMES, TOPOLOGIES, WRAPPERS
 from relaxc.language.words import clipped, did_you_mean, listed
 from relaxc.topology.topology import Topology
-from relaxc.wire.routes import hierarchy_of
+from relaxc.wire.routes import HIERARCHY, hierarchy_of
 
-HIERARCHY = "hierarchy"
 MAX_DELAY = 1000
 MAX_PERIOD = 10**9
 ASYNC = "async"

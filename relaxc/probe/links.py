@@ -137,7 +137,7 @@ def work(seconds: float) -> Times:
     def passed_round(size: int) -> float:
         dist.barrier()
         start, began = time.perf_counter(), time.process_time()
-        _pass_round(size)
+        pass_round(size)
         of_core, taken = time.process_time() - began, time.perf_counter() - start
         spent.setdefault(size, []).append(_over_all(of_core, dist.ReduceOp.SUM) / dist.get_world_size() / 2)
         return _over_all(taken, dist.ReduceOp.MAX)
@@ -146,7 +146,8 @@ def work(seconds: float) -> Times:
     return {size: median(of) for size, of in spent.items() if size in SIZES and len(of) >= FEWEST}
 
 
-def _pass_round(size: int) -> None:
+def pass_round(size: int) -> None:
+    """A message to the next worker, and one from the one before."""
     rank, count = dist.get_rank(), dist.get_world_size()
     received = dist.irecv(torch.empty(size, dtype=torch.uint8), (rank - 1) % count)
     sent = dist.isend(torch.empty(size, dtype=torch.uint8), (rank + 1) % count)

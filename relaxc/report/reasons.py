@@ -14,10 +14,10 @@ from relaxc.schedule.buckets import Bucket
 from relaxc.schedule.cost import Cost, exchange_cost
 from relaxc.schedule.machines import located
 from relaxc.schedule.network import Network
-from relaxc.schedule.routed import layout_of
+from relaxc.schedule.routed import layout_of, other_routes
 from relaxc.wire.layout import EXACT
 from relaxc.wire.parameters import Parameter
-from relaxc.wire.routes import DEFAULT_ROUTE, GATHER
+from relaxc.wire.routes import DEFAULT_ROUTE
 
 SMALL = 1e-6
 """Seconds that are not worth a word."""
@@ -67,7 +67,8 @@ def way_reasons(
         assert gradient is not None
         members, mine = [parameters[p] for p in bucket.parameters], located(gradient.exchange, inner)
         text = _text(mine)
-        ways = {name: way for name, way in codecs.items() if _text(way) != text} | _by_other_routes(mine, exact, inner)
+        ways = {name: way for name, way in codecs.items() if _text(way) != text}
+        ways |= _by_other_routes(mine, exact, workers, inner)
         others = [Other(name, exchange_cost(way, members, workers, network)) for name, way in ways.items()]
         name = next((name for name, way in codecs.items() if _text(way) == text), text)
         route = "" if mine.route == DEFAULT_ROUTE else f" by {mine.route}"
@@ -75,26 +76,24 @@ def way_reasons(
     return found
 
 
-def _by_other_routes(exchange: ExchangePlan, exact: CodecPlan, inner: int) -> dict[str, ExchangePlan]:
-    """Of those that round no more often than the codec's own."""
+def _by_other_routes(exchange: ExchangePlan, exact: CodecPlan, workers: int, inner: int) -> dict[str, ExchangePlan]:
     if exchange.rank:
         return {}
-    plain = exchange.codec is None or layout_of(exchange.codec) == EXACT
-    routes = (DEFAULT_ROUTE, GATHER, *(["hierarchy"] if inner > 1 else []))
-    found = {f"route {route}": located(replace(exchange, route=route, codec=exchange.codec or exact), inner)
-             for route in routes}  # fmt: skip
-    if plain:
-        found = {"an all-reduce": replace(exchange, route=DEFAULT_ROUTE, codec=None)} | {
-            name: way for name, way in found.items() if way.route != DEFAULT_ROUTE
-        }
-    return {name: way for name, way in found.items() if way.route != exchange.route}
+    found: dict[str, ExchangePlan] = {}
+    for route in other_routes(exchange, workers, inner):
+        if route == DEFAULT_ROUTE and _text(exchange) == "none":
+            found["an all-reduce"] = replace(exchange, route=route, codec=None)
+        else:
+            found[f"route {route}"] = located(replace(exchange, route=route, codec=exchange.codec or exact), inner)
+    return found
 
 
 def _text(exchange: ExchangePlan) -> str:
     if exchange.rank:
         return f"lowrank({exchange.rank})"
-    plain = exchange.codec is None or layout_of(exchange.codec) == EXACT
-    return "none" if exchange.codec is None or plain else exchange.codec.text
+    if exchange.codec is None or layout_of(exchange.codec) == EXACT:
+        return "none"
+    return exchange.codec.text
 
 
 def bucket_reason(manifest: Manifest) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from relaxc.manifest import ExchangePlan
-from relaxc.schedule.neighbours import is_gathered, told
+from relaxc.schedule.neighbours import Moved, is_gathered, told
 from relaxc.schedule.network import Line, Network
 from relaxc.schedule.routed import layout_of
 from relaxc.topology.kinds import met
@@ -43,26 +44,24 @@ def _gathered_links(topology: Topology | None, workers: int, network: Network, l
     if topology is not None and met(topology):
         worst = network.between(0, workers - 1)
         return Links(legs * worst.fixed, worst.each * network.per_machine)
-    everyone = frozenset(range(workers))
-    all_told = (tuple(everyone - {rank} for rank in range(workers)),)
-    rounds = all_told if topology is None else told(topology, workers)
+    rounds = [[(rank, peer) for rank, peers in enumerate(round) for peer in peers] for round in told(topology, workers)]
     return Links(
-        legs * max(network.between(rank, peer).fixed
-                   for round in rounds for rank, peers in enumerate(round) for peer in peers),
+        legs * max(network.between(*moved).fixed for round in rounds for moved in round),
         max(_busiest(round, network) for round in rounds),
-    )  # fmt: skip
+    )
 
 
-def _busiest(round: Sequence[frozenset[int]], network: Network) -> float:
-    """Seconds for each byte that everyone sends to those it tells: of the worker whose links are slowest, within its
-    machine and, with all others of that, out of it."""
-    inside, outside = [0.0] * len(round), [0.0] * len(round)
-    for rank, peers in enumerate(round):
-        for peer in peers:
-            shared = _shares_link(rank, peer, network)
-            place = rank // network.per_machine if shared else rank
-            (outside if shared else inside)[place] += network.between(rank, peer).each
-    return max(inside[rank] + outside[rank // network.per_machine] for rank in range(len(round)))
+def _busiest(moved: Sequence[Moved], network: Network) -> float:
+    """Seconds for a byte of each message: of the sender whose links are slowest, within its machine and, with all
+    others of that, out of it."""
+    inside, outside = defaultdict[int, float](float), defaultdict[int, float](float)
+    for sender, receiver in moved:
+        each = network.between(sender, receiver).each
+        if _shares_link(sender, receiver, network):
+            outside[sender // network.per_machine] += each
+        else:
+            inside[sender] += each
+    return max((inside[sender] + outside[sender // network.per_machine] for sender, _ in moved), default=0.0)
 
 
 def _shares_link(sender: int, receiver: int, network: Network) -> bool:
@@ -85,23 +84,12 @@ def _routed_links(route: str, workers: int, network: Network) -> Links:
             default=0.0)
         for n in range(max(map(len, phases.values())))
     )  # fmt: skip
-    coded, exact = (_busiest_of(phases, workers, network, kind) for kind in (False, True))
+    sends = [(rank, move) for rank, of in phases.items() for move in _sends(of)]
+    coded, exact = (
+        _busiest([(rank, move.peer) for rank, move in sends if move.message.exact == kind], network) / workers
+        for kind in (False, True)
+    )
     return Links(fixed, coded, exact)
-
-
-def _busiest_of(phases: Mapping[int, Sequence[Phase]], workers: int, network: Network, exact: bool) -> float:
-    """Seconds for each byte of codes, or of plain numbers: of the worker whose links are slowest, within its machine
-    and, with all others of that, out of it."""
-    inside, outside = dict.fromkeys(phases, 0.0), dict.fromkeys((r // network.per_machine for r in phases), 0.0)
-    for rank, of in phases.items():
-        for move in _sends(of):
-            if move.message.exact == exact:
-                each = network.between(rank, move.peer).each / workers
-                if _shares_link(rank, move.peer, network):
-                    outside[rank // network.per_machine] += each
-                else:
-                    inside[rank] += each
-    return max(inside[rank] + outside[rank // network.per_machine] for rank in phases)
 
 
 def _sends(phases: Sequence[Phase]) -> list[Send]:

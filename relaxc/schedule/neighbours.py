@@ -9,6 +9,9 @@ from relaxc.topology.kinds import met, pattern, rows
 from relaxc.topology.topology import Topology
 from relaxc.wire.routes import gathers
 
+Moved = tuple[int, int]
+"""Sender and receiver of a message."""
+
 
 def is_gathered(exchange: ExchangePlan) -> bool:
     return exchange.kind == "relay" or gathers(exchange.kind, exchange.coded, exchange.route)
@@ -26,8 +29,11 @@ def degrees(topology: Topology, workers: int) -> tuple[int, int]:
 
 
 @cache
-def told(topology: Topology, workers: int) -> tuple[tuple[frozenset[int], ...], ...]:
-    """By round and worker, whom it sends to."""
+def told(topology: Topology | None, workers: int) -> tuple[tuple[frozenset[int], ...], ...]:
+    """By round and worker, whom it sends to: everyone, where there is no topology."""
+    if topology is None:
+        everyone = frozenset(range(workers))
+        return (tuple(everyone - {rank} for rank in range(workers)),)
     rounds = []
     for number in range(pattern(topology, workers)):
         of_round: list[set[int]] = [set() for _ in range(workers)]

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from relaxc.manifest import CodecPlan, ExchangePlan
+from relaxc.schedule.machines import located
 from relaxc.schedule.pieces import Chunk, cut_apart, cut_pieces, cut_whole
 from relaxc.topology.kinds import most_heard
 from relaxc.topology.topology import from_plain
 from relaxc.wire.layout import EXACT, Field, Layout, WireType
 from relaxc.wire.parameters import Parameter
 from relaxc.wire.routes import (
+    HIERARCHY,
     NEIGHBOURLY,
+    ROUTES,
     Phase,
     everyone,
     gather_legs,
@@ -44,6 +49,23 @@ def phases_of(
     guarded = exchange.codec is not None and exchange.codec.guarded
     heard, told = [p for p in sources if p != rank], [p for p in targets if p != rank]
     return gather_phases(rank, heard, told, guarded), gather_legs(guarded)
+
+
+def roundings_of(exchange: ExchangePlan, workers: int) -> int:
+    """How often a value is encoded on its way: never, where its codec loses nothing."""
+    if exchange.codec is None or layout_of(exchange.codec) == EXACT:
+        return 0
+    return route_of(exchange.route).roundings(workers)
+
+
+def other_routes(exchange: ExchangePlan, workers: int, inner: int) -> list[str]:
+    """Those of a mean or sum that round no more often; a hierarchy only where there are several machines, with `inner`
+    workers each."""
+    mine = located(exchange, inner)
+    names = [name for name in ROUTES if name != HIERARCHY or 1 < inner < workers]
+    ways = {name: located(replace(exchange, route=name), inner) for name in names}
+    most = roundings_of(mine, workers)
+    return [name for name, way in ways.items() if way.route != mine.route and roundings_of(way, workers) <= most]
 
 
 def heard_at_most(exchange: ExchangePlan, workers: int) -> int:

@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from relaxc.manifest import ExchangePlan
-from relaxc.schedule.neighbours import is_gathered, told
+from relaxc.schedule.neighbours import Moved, is_gathered, told
 from relaxc.topology.kinds import met
 from relaxc.topology.topology import Topology, from_plain
 from relaxc.wire.routes import Receive, Send, route_of
-
-Moved = tuple[int, int]
-"""Sender and receiver of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +56,8 @@ def _gathered(topology: Topology | None, workers: int, rank: int, per_machine: i
     """Who is drawn to meet is taken to be on another machine."""
     if topology is not None and met(topology):
         return Sharing(min(per_machine, workers), min(per_machine, workers))
-    if topology is None:
-        moved = [(sender, peer) for sender in range(workers) for peer in range(workers) if peer != sender]
-    else:
-        rounds = told(topology, workers)
-        moved = [(sender, peer) for round in rounds for sender, peers in enumerate(round) for peer in peers]
+    rounds = told(topology, workers)
+    moved = [(sender, peer) for round in rounds for sender, peers in enumerate(round) for peer in peers]
     return _shared(moved, rank, per_machine)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from relaxc.language import syntax
+from relaxc.language.automatic import CODECS
 from relaxc.language.knobs import KNOBS
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
 from relaxc.usage import UsageError
 
-CODECS = ("none", "bf16", "8bit", "4bit")
 AXES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "gradients": {"compress": CODECS, "route": ("all", "gather", "ring"), "delay": ("0", "1")},
     "weights": {"compress": CODECS, "delay": ("0", "1")},

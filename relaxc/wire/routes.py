@@ -129,7 +129,7 @@ def route_of(name: str) -> Route:
 
 def located(name: str, inner: int) -> str:
     """The route that `name` means where a machine has `inner` workers, unless it says so itself."""
-    return hierarchy_of(inner) if name == "hierarchy" else name
+    return hierarchy_of(inner) if name == HIERARCHY else name
 
 
 def hierarchy_of(inner: int) -> str:
@@ -245,7 +245,7 @@ def _gather_all(rank: int, workers: int) -> tuple[Phase, ...]:
     return gather_phases(rank, others, others)
 
 
-GATHER = "gather"
+GATHER, HIERARCHY = "gather", "hierarchy"
 _GATHER = Route(
     GATHER,
     _gather_all,

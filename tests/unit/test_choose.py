@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from relaxc.choose import ALIKE, CODECS, Chosen, Situation, choose, is_open, story
+from relaxc.choices import Situation
+from relaxc.choose import ALIKE, Chosen, choose, is_open, story
+from relaxc.language.automatic import CODECS
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.source import Source
 from relaxc.schedule.network import Coding, Line, Network

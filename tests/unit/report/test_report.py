@@ -135,7 +135,9 @@ def test_a_bucket_is_compared_with_what_it_is_not() -> None:
 def test_a_route_is_told_of_and_compared_with_the_others() -> None:
     slow = free_network(0.0, 0.25)
     few = told_of("relax gradients { route = gather }", slow)
-    assert few == ("none by gather here: 8bit would cost 250 ms of link; an all-reduce would cost 1.25 s of link")
+    assert few == (
+        "none by gather here: 8bit would cost 250 ms of link; an all-reduce would cost 1.25 s of link; route ring would cost 1.25 s of link"
+    )
     dense = told_of("relax gradients", slow)
     assert dense.startswith("none here: 8bit would save 1 s of link") and "route gather would save 1.25 s" in dense
     machines = replace(slow, per_machine=2, inner=Line(0.0, 0.0))
