@@ -2,12 +2,15 @@
 each, real computation.
 
 A plan for each way is compiled once, for the network that was measured in the same run, and loaded by both workers. All
-ways take turns, a window of iterations each; measured is the median over windows.
+ways take turns, a short window of iterations each, so that what else the machine does meets them alike; measured is the
+median over rounds of one way's time to another's in the same round. What `auto` chose is printed beside it.
 """
 
 import json
 import os
+import re
 import shutil
+import statistics
 import sys
 import tempfile
 from datetime import timedelta
@@ -27,8 +30,11 @@ from relaxc.schedule.network_file import write_network
 
 HOSTS = 2
 RATES = (100, 1000)
-ROUNDS = 7
+ROUNDS = 31
+LEAD, WINDOW = 1, 3
+"""Iterations of a window: the first, which begins with nothing under way, isn't timed."""
 AUTO, NONE = "auto", "none"
+PROGRAM = "program.relax"
 SAMPLES = {"mlp": "f32[768,768]", "transformer": "i64[4,64]<64"}
 TO_BEST, TO_NONE = 1.05, 1.03
 
@@ -57,17 +63,27 @@ def begin(way: str, folder: Path, task: Task) -> Turn:
     return Turn(way, training(model, optimizer, task.sample), relaxed)
 
 
-def ratios(task: Task, folder: Path) -> dict[str, float]:
-    """Medians over rounds of each way's seconds to those of no codec."""
+def seconds_by_way(task: Task, folder: Path) -> dict[str, list[float]]:
+    """Of one iteration, by round."""
     turns = [begin(way, folder / way, task) for way in (AUTO, *CODECS)]
     for round_ in range(ROUNDS + 1):
-        for turn in turns:
-            turn.windows.append(seconds_of(turn))
+        first = round_ % len(turns)  # who follows whom changes
+        for turn in turns[first:] + turns[:first]:
+            turn.windows.append(seconds_of(turn, LEAD, WINDOW))
         print(f"round {round_}", flush=True)  # who says nothing for long is taken for lost
     for turn in turns:
         turn.relaxed.detach()
-    seconds = {turn.spec: torch.tensor(turn.windows[1:]) for turn in turns}
-    return {way: float((one / seconds[NONE]).median()) for way, one in seconds.items()}
+    return {turn.spec: turn.windows[1:] for turn in turns}  # the first fills the pipeline
+
+
+def ratio(seconds: list[float], others: list[float]) -> float:
+    return statistics.median(one / other for one, other in zip(seconds, others, strict=True))
+
+
+def chosen(folder: Path) -> str:
+    """What a plan's exchanges say, each once."""
+    text = (folder / PROGRAM).read_text()
+    return "; ".join(dict.fromkeys(re.findall(r"mean\((.*)\)", text)))
 
 
 def worker() -> None:
@@ -84,7 +100,7 @@ def worker() -> None:
         if dist.get_rank() == 0:
             write_network(folder / "network.json", network)
         compiled(name, folder, folder / "network.json")
-        found[name] = ratios(task, folder)
+        found[name] = {"seconds": seconds_by_way(task, folder), "chosen": chosen(folder / AUTO)}
         dist.barrier()
         if dist.get_rank() == 0:
             shutil.rmtree(folder)
@@ -99,12 +115,19 @@ def figures() -> list[Figure]:
         with shaped_hosts(HOSTS, megabits) as hosts:
             found = run_workers(hosts, __file__, [])
         for name, one in found.items():
-            best = min(CODECS, key=lambda codec: one[codec])
-            print(f"{megabits:5} Mbit/s  {name:<12} " + "  ".join(f"{way} {ratio:.3f}" for way, ratio in one.items()))
-            at = f"{name} at {megabits} Mbit/s"
-            made.append(Figure(f"auto to the best fixed codec ({best}), {at}", TO_BEST, one[AUTO] / one[best], True))
-            made.append(Figure(f"auto to no codec, {at}", TO_NONE, one[AUTO], True))
+            made += figures_of(f"{name} at {megabits} Mbit/s", one["seconds"], one["chosen"])
     return made
+
+
+def figures_of(at: str, seconds: dict[str, list[float]], text: str) -> list[Figure]:
+    to_none = {way: ratio(one, seconds[NONE]) for way, one in seconds.items()}
+    best = min(CODECS, key=lambda codec: to_none[codec])
+    print(f"{at}: " + "  ".join(f"{way} {found:.3f}" for way, found in to_none.items()))
+    print(f"  auto chose {text}")
+    return [
+        Figure(f"auto to the best fixed codec ({best}), {at}", TO_BEST, ratio(seconds[AUTO], seconds[best]), True),
+        Figure(f"auto to no codec, {at}", TO_NONE, to_none[AUTO], True),
+    ]
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ PERIOD = {"local_sgd": 8}
 MEDIAN, WORST = 0.15, 0.30
 MESSAGES = (1 << 10, 16 << 10, 144 << 10, 1 << 20)
 WIRE_SECONDS = 4.0
+TIMES = 7
 SUMS = (4 << 10, 256 << 10, 4 << 20)
 BURST = 4 << 20
 """Bytes in a row by which a line is measured, in as many messages as that takes: the links are token buckets, through
@@ -109,8 +110,8 @@ def add_up(size: int) -> None:
 
 
 def measured_network(specs: Sequence[str]) -> Network:
-    link = fitted(MESSAGES, [median_of(3, size, pass_round) for size in MESSAGES])
-    sums = [median_of(3, size, add_up) for size in SUMS]
+    link = fitted(MESSAGES, [median_of(TIMES, size, pass_round) for size in MESSAGES])
+    sums = [median_of(TIMES, size, add_up) for size in SUMS]
     codings: dict[str, Coding] = {}
     for spec in specs:
         codings |= measured_codings(spec)
@@ -185,20 +186,20 @@ def measure(task: Task, specs: Sequence[str], rounds: int) -> dict[str, float]:
     runs = [begin(spec, task) for spec in ("alone", *specs)]
     for _ in range(rounds + 1):
         for run in runs:
-            run.windows.append(seconds_of(run))
+            period = PERIOD.get(run.spec)
+            run.windows.append(seconds_of(run, period, period) if period else seconds_of(run))
     for run in runs:
         if run.relaxed is not None:
             run.relaxed.detach()
     return {run.spec: statistics.median(run.windows[1:]) for run in runs}  # the first fills the pipeline
 
 
-def seconds_of(run: Run) -> float:
+def seconds_of(run: Run, lead: int = LEAD, count: int = WINDOW) -> float:
     """Of one iteration, the mean over a window."""
     dist.barrier()
-    for _ in range(PERIOD.get(run.spec, LEAD)):
+    for _ in range(lead):
         run.iterate()
     start = time.perf_counter()
-    count = PERIOD.get(run.spec, WINDOW)
     for _ in range(count):
         run.iterate()
     return (time.perf_counter() - start) / count
