@@ -44,10 +44,11 @@ class Texts:
         return rewritten(self._file, choices, self._every)
 
     def manifest(self, choices: Choices) -> Manifest:
-        """Raise SpecError."""
+        """Raise SpecError, also for what so many workers can't do."""
         text = self.text(choices)
         if text.text not in self._manifests:
-            self._manifests[text.text] = pipeline.manifest_of(text, self._settings, self._name)
+            workers = self._situation.workers
+            self._manifests[text.text] = pipeline.manifest_of(text, self._settings, self._name, workers)
         return self._manifests[text.text]
 
     def exchanges(self, choices: Choices, number: int) -> list[ExchangePlan]:

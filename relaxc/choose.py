@@ -176,36 +176,55 @@ class _Choosing:
 
     # --- candidates
 
-    def _routed(self, codec: str | None, choices: Choices, ways: Mapping[int, Sequence[Way]]) -> Candidate:
-        """A codec by its own route, or by others where that is worth it."""
-        name = codec or "as it stands"
-        tried = [self._candidate(name, each) for each in self._by_other_routes(codec, choices, ways)]
-        return _worth(self._candidate(name, choices), tried)
-
-    def _by_other_routes(
-        self, codec: str | None, choices: Choices, ways: Mapping[int, Sequence[Way]]
-    ) -> Iterator[Choices]:
-        """One for a whole statement, then for gradients one for each bucket."""
+    def _routed(self, codec: str | None, plain: Choices, ways: Mapping[int, Sequence[Way]]) -> Candidate:
+        """A codec by its own route, or by others as long as each is worth it."""
         of_codec = {n: [w for w in every if w.codec in (codec, None)] for n, every in ways.items()}
-        for number, every in of_codec.items():
-            yield from ({**choices, number: {way: ()}} for way in every if way.route is not None)
-        gradients = {n: e for n, e in of_codec.items() if len(e) > 1 and self._texts.is_gradient(choices, n)}
-        if gradients:
-            yield {**choices, **self._by_bucket(gradients, choices)}
+        gradients = [n for n, every in of_codec.items() if len(every) > 1 and self._texts.is_gradient(plain, n)]
+        return self._improved(codec or "as it stands", plain, of_codec, gradients)
 
     def _mixed(self, ways: Mapping[int, Sequence[Way]], codecs: Sequence[str | None]) -> tuple[float, Candidate] | None:
         """A codec for each bucket, and how much it loses. None where all buckets come to one codec, or what is
         exchanged is no gradient."""
-        choices: Choices = {number: {every[0]: ()} for number, every in ways.items()}
-        gradients = {n: every for n, every in ways.items() if self._texts.is_gradient(choices, n)}
+        first: Choices = {number: {every[0]: ()} for number, every in ways.items()}
+        gradients = {n: every for n, every in ways.items() if self._texts.is_gradient(first, n)}
         if len(codecs) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
             return None
         by_own = {n: [way for way in every if way.route is None] for n, every in gradients.items()}
-        plain, routed = ({**choices, **self._by_bucket(each, choices)} for each in (by_own, gradients))
+        plain = {**first, **self._by_bucket(by_own, first)}
         if len({way.codec for choice in plain.values() for way in choice if way.codec is not None}) == 1:
             return None
-        others = [self._candidate("mixed", routed)] if routed != plain else []
-        return self._loss(plain), _worth(self._candidate("mixed", plain), others)
+        others = {n: every for n, every in ways.items() if n not in gradients}
+        return self._loss(plain), self._improved("mixed", plain, {**others, **gradients}, list(gradients), first)
+
+    # --- other routes
+
+    def _improved(
+        self, name: str, plain: Choices, ways: Mapping[int, Sequence[Way]], by_bucket: Sequence[int],
+        whole: Choices | None = None,
+    ) -> Candidate:  # fmt: skip
+        """`plain`, or what it comes to as long as some statement by another route is worth it. Of the statements
+        `by_bucket` each bucket may have a way of its own; `whole` has them with one."""
+        uncut = plain if whole is None else whole
+        taken, best = plain, self._candidate(name, plain)
+        before = best.seconds
+        while True:
+            steps = list(self._steps(taken, ways, by_bucket, uncut, one_way=whole is None))
+            tried = [self._candidate(name, each) for each in steps]
+            at = _worth(best.seconds, [each.seconds for each in tried])
+            if at is None:
+                return replace(best, plain=before)
+            taken, best = steps[at], tried[at]
+
+    def _steps(
+        self, taken: Choices, ways: Mapping[int, Sequence[Way]], by_bucket: Sequence[int], uncut: Choices, one_way: bool
+    ) -> Iterator[Choices]:
+        """Another way for one whole statement, then for gradients one for each bucket."""
+        for number, every in ways.items():
+            if one_way or number not in by_bucket:
+                yield from ({**taken, number: {way: ()}} for way in every if way.route is not None)
+        if by_bucket:
+            base = {**taken, **{number: uncut[number] for number in by_bucket}}
+            yield {**taken, **self._by_bucket({number: ways[number] for number in by_bucket}, base)}
 
     def _loss(self, choices: Choices) -> float:
         """As a place in CODECS: the mean over the elements of what is open, up to the next quarter, so that a few that
@@ -216,11 +235,11 @@ class _Choosing:
 
     def _candidate(self, name: str, choices: Choices) -> Candidate:
         from relaxc.schedule.fit import fit, with_fit
-        from relaxc.schedule.predict import predict
+        from relaxc.schedule.predict import slowest
 
         of, manifest = self._situation, self._texts.manifest(choices)
         fitted = with_fit(manifest, fit(manifest, of.profile, of.network, of.workers))
-        seconds = predict(fitted, of.profile, of.network, of.workers, cores=of.cores).iteration
+        seconds = slowest(fitted, of.profile, of.network, of.workers, of.cores).iteration
         routes = Counter(way.route for way, _ in self._texts.governed(choices) if way.route is not None)
         return Candidate(name, self._texts.text(choices), seconds, tuple(sorted(routes.items())), seconds)
 
@@ -252,10 +271,10 @@ class _Choosing:
         return found
 
 
-def _worth(plain: Candidate, others: Sequence[Candidate]) -> Candidate:
-    """The first of the others that is about as fast as their fastest, where that is shorter by enough; else `plain`."""
-    fastest = min((each.seconds for each in others), default=plain.seconds)
-    if fastest >= plain.seconds * (1 - GAIN):
-        return plain
-    best = next(each for each in others if each.seconds <= min(fastest * (1 + ALIKE), plain.seconds * (1 - GAIN)))
-    return replace(best, plain=plain.seconds)
+def _worth(seconds: float, others: Sequence[float]) -> int | None:
+    """The first of the others that is about as fast as their fastest, where that is shorter by enough."""
+    fastest = min(others, default=seconds)
+    if fastest >= seconds * (1 - GAIN):
+        return None
+    limit = min(fastest * (1 + ALIKE), seconds * (1 - GAIN))
+    return next(number for number, each in enumerate(others) if each <= limit)

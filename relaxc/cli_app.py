@@ -54,9 +54,9 @@ Spec = Annotated[str, typer.Argument(metavar="SPEC", help=cli_spec.SPEC)]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")]
 
 
-def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths]:
-    """The program of a spec and its paths, its warnings shown, and what there is to say of these numbers of workers.
-    Exit 1 with its errors shown where it has any."""
+def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths, bool]:
+    """The program of a spec, its paths and whether these numbers of workers can do it, with what there is to say of
+    that shown. Exit 1 with the spec's own errors shown where it has any."""
     source = cli_spec.named(spec)
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, cli_spec.settings_of(settings)))
     paths = None
@@ -67,7 +67,7 @@ def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int
         raise typer.Exit(cli_spec.WRONG_SPEC)
     judged, wrong = cli_spec.attempt(partial(pipeline.among, typed, workers or cli_spec.counts_of(typed.spec)))
     cli_spec.show(wrong if judged is None else judged.warnings, json=False, color="auto")
-    return typed, paths
+    return typed, paths, judged is not None
 
 
 @app.command()
@@ -88,7 +88,9 @@ def explain(
     from relaxc.explain import explain_cluster
 
     cli_spec.refuse_counts(workers or ())
-    typed, paths = _typed(spec, settings, workers or ())
+    typed, paths, possible = _typed(spec, settings, workers or ())
+    if not possible and (model is not None or sample is not None):
+        raise typer.Exit(cli_spec.WRONG_SPEC)  # there is nothing to predict
     chosen = workers or cli_spec.counts_of(typed.spec)
     if network is not None:
         cli_prediction.network_of(network, None)  # refused before pages of other things are printed

@@ -94,7 +94,7 @@ def explain(
 ) -> None:
     """The predicted iteration for each number of workers. Raise UsageError, ModelError (RX04)."""
     from relaxc.schedule.network_text import shown
-    from relaxc.schedule.predict import predict
+    from relaxc.schedule.predict import slowest
 
     if model is None or sample is None:
         raise UsageError("a prediction takes a model and what it is called with: give --model and --sample")
@@ -102,7 +102,7 @@ def explain(
     profile = profile_of(model, sample)
     manifest = pipeline.to_manifest(typed, "explained")
     for count in workers or [workers_of(None, link)]:
-        timeline = predict(manifest, profile, link, workers_of(count, link), cores=cores)
+        timeline = slowest(manifest, profile, link, workers_of(count, link), cores)
         show_timeline(timeline, f"{count} workers over {shown(link)}")
     for note in notes(profile):
         typer.echo(f"  note: {note}")

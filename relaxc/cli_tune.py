@@ -47,8 +47,7 @@ def tune(
         raise UsageError("tune predicts for a model: give --model and --sample")
     if output is not None and (quick or output.suffix != ".svg"):
         raise UsageError("-o takes the map as FILE.svg, and --quick makes no map")
-    found, link, profile = _candidates(spec, settings, grid, network, model, sample)
-    count = prediction.workers_of(workers, link)
+    found, link, profile, count = _candidates(spec, settings, grid, network, workers, model, sample)
     for note in prediction.notes(profile):
         typer.echo(f"note: {note}")
     _table(_ranked(found.found, profile, link, count, cores), found)
@@ -63,8 +62,10 @@ def tune(
 
 
 def _candidates(
-    spec: str, settings: list[str] | None, grid: list[str] | None, network: str | None, model: str, sample: str
-) -> tuple[Candidates, Network, Profile]:
+    spec: str, settings: list[str] | None, grid: list[str] | None, network: str | None, workers: int | None, model: str,
+    sample: str,
+) -> tuple[Candidates, Network, Profile, int]:  # fmt: skip
+    """All that so many workers can do, and what they are predicted by."""
     from relaxc.tune.grid import parsed_grid, variants
     from relaxc.tune.ranking import candidates
 
@@ -74,15 +75,16 @@ def _candidates(
         cli_spec.show(errors, json=False, color="auto")
         raise typer.Exit(cli_spec.WRONG_SPEC)
     link = prediction.network_of(network, typed.spec.cluster)
+    count = prediction.workers_of(workers, link)
     tried = variants(source, chosen, parsed_grid(grid or ()))
-    found = candidates(tried, partial(_manifest, Path(spec).stem))
+    found = candidates(tried, partial(_manifest, Path(spec).stem, count))
     if not found.found:
         raise UsageError(f"no variant is possible: {found.refused[0][1]}")
-    return found, link, prediction.profile_of(model, sample)
+    return found, link, prediction.profile_of(model, sample), count
 
 
-def _manifest(name: str, variant: Variant) -> Manifest:
-    return pipeline.manifest_of(variant.source, variant.settings, name)
+def _manifest(name: str, workers: int, variant: Variant) -> Manifest:
+    return pipeline.manifest_of(variant.source, variant.settings, name, workers)
 
 
 def _ranked(found: Sequence[Candidate], profile: Profile, link: Network, workers: int, cores: int) -> list[Ranked]:

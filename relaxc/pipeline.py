@@ -172,9 +172,10 @@ def to_manifest(judged: Typed, name: str) -> Manifest:
     return emit(judged.program, to_paths(judged.program), judged.facts, name, None).manifest
 
 
-def manifest_of(source: Source, settings: Mapping[str, str], name: str) -> Manifest:
-    """Raise SpecError."""
-    return to_manifest(to_typed(to_spec(source, settings)), name)
+def manifest_of(source: Source, settings: Mapping[str, str], name: str, workers: int | None = None) -> Manifest:
+    """Raise SpecError, also where so many workers can't be."""
+    typed = to_typed(to_spec(source, settings))
+    return to_manifest(typed if workers is None else among(typed, [workers]), name)
 
 
 def deliver(built: Path, folder: Path, carry_runtime: bool = False) -> None:

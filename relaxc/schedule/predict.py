@@ -45,6 +45,14 @@ def predict(
     return Forecast(manifest, profile, workers, rank, network.per_machine).over(network, cores)
 
 
+def slowest(manifest: Manifest, profile: Profile, network: Network, workers: int, cores: int = 2) -> Timeline:
+    """As `predict`, of the worker whose iteration is longest. Where no link differs from others all are taken to do
+    alike."""
+    ranks = range(workers) if network.pairs else range(1)
+    every = (predict(manifest, profile, network, workers, rank, cores) for rank in ranks)
+    return max(every, key=lambda timeline: timeline.iteration)
+
+
 class Forecast:
     """One plan on one model, for any number of networks with the same number of workers on a machine: it is cut into
     pieces once."""

@@ -142,7 +142,7 @@ class _Rounds:
         sharing = self._links.sharing(load.exchange)
         codec = None if load.exchange is None else load.exchange.codec
         for action in actions:
-            leg = (id(self._launch), number, action.tag)
+            leg = (self, number, action.tag)
             if action.kind == "send":
                 self._links.send(leg, action.peer, piece.buffers[action.buffer], load.bucket, sharing.out)
             elif action.kind == "receive":

@@ -11,7 +11,7 @@ from relaxc.language.diagnostics import SpecError
 from relaxc.manifest import Manifest, encode
 from relaxc.schedule.control import ASYNC
 from relaxc.schedule.network import Line, Network
-from relaxc.schedule.predict import Forecast
+from relaxc.schedule.predict import Forecast, slowest
 from relaxc.schedule.profile import Profile
 from relaxc.schedule.timeline import Timeline
 from relaxc.tune.grid import Variant
@@ -79,7 +79,7 @@ def ranked(
     """The fastest first."""
     result = []
     for candidate in found:
-        result.append(Ranked(candidate, _forecast(candidate.manifest, profile, network, workers).over(network, cores)))
+        result.append(Ranked(candidate, slowest(candidate.manifest, profile, network, workers, cores)))
         tell()
     return sorted(result, key=lambda r: (r.timeline.iteration, r.candidate.order))
 
