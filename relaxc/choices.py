@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaxc import pipeline
-from relaxc.language.automatic import Choice, Way, rewritten
+from relaxc.language.automatic import Choice, Way, filled, rewritten, statements
+from relaxc.language.check import check
 from relaxc.language.source import Source
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ class Texts:
 
     def text(self, choices: Choices) -> Source:
         return rewritten(self._file, choices, self._every)
+
+    def check(self, codec: str | None) -> None:
+        """Raise SpecError where it makes no sense for all that is open, at places of the text that was written."""
+        of = dict.fromkeys(statements(self._file), codec)
+        typed = pipeline.to_typed(check(filled(self._file, of), self._settings))
+        pipeline.among(typed, [self._situation.workers])
 
     def manifest(self, choices: Choices) -> Manifest:
         """Raise SpecError, also for what so many workers can't do."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from relaxc import pipeline
 from relaxc.choices import Choices, Situation, Texts
-from relaxc.language.automatic import CODECS, Choice, Way, rewritten, statements
+from relaxc.language.automatic import CODECS, Choice, Way, filled, statements
+from relaxc.language.check import check
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
 from relaxc.language.source import Source
@@ -67,8 +67,7 @@ def is_open(source: Source) -> bool:
 def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
     """That of a spec which leaves something open. Raise SpecError."""
     file = parse(source)
-    codecs = {number: {Way(CODECS[0]): ()} for number, open_ in statements(file).items() if open_.codec}
-    return pipeline.to_spec(rewritten(file, codecs), settings).cluster
+    return check(filled(file, dict.fromkeys(statements(file), CODECS[0])), settings).cluster
 
 
 def resolved(
@@ -140,7 +139,7 @@ class _Choosing:
         for codec in codecs:
             choices: Choices = {n: {Way(codec if o.codec else None): ()} for n, o in self._open.items()}
             try:
-                self._texts.manifest(choices)
+                self._texts.check(codec)
             except SpecError:
                 if codec == codecs[-1] and not made:
                     raise

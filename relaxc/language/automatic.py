@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from relaxc.language import format, syntax
 from relaxc.language.knobs import KNOBS
-from relaxc.language.source import Source
+from relaxc.language.parse import parse
+from relaxc.language.source import Source, Span
 
 AUTO = "auto"
 CODECS = ("none", "bf16", "8bit", "4bit")
@@ -65,6 +66,14 @@ def _is_auto(clause: syntax.Clause) -> bool:
     return isinstance(clause.value, syntax.Name) and clause.value.name == AUTO
 
 
+def filled(file: syntax.File, codecs: Mapping[int, str | None]) -> syntax.File:
+    """`file` with a codec for each statement that leaves it open, by number. Its places stay those of the text that was
+    written, so what is wrong with it is shown there."""
+    every = {id(open_.statement): codecs.get(number) for number, open_ in statements(file).items()}
+    items = (_with(i, Way(every.get(id(i)))) if isinstance(i, syntax.Relax) else i for i in file.items)
+    return replace(file, items=tuple(items))
+
+
 Choice = Mapping[Way, Sequence[str]]
 """Names of parameters by way; the last way, whose names don't matter, is for all that are left."""
 
@@ -96,7 +105,10 @@ def _replaced(item: syntax.Relax, choice: Choice, others: Collection[str]) -> It
 def _with(item: syntax.Relax, way: Way) -> syntax.Relax:
     clauses = list(item.clauses or ())
     if way.codec is not None:
-        clauses = [replace(c, value=_word(c, way.codec)) if c.key == COMPRESS and _is_auto(c) else c for c in clauses]
+        clauses = [
+            replace(c, value=_codec(way.codec, c.value.span)) if c.key == COMPRESS and _is_auto(c) else c
+            for c in clauses
+        ]
     if way.route is not None:
         clauses = [clause for clause in clauses if clause.key not in AS_ROUTE]
         span = item.target_span
@@ -104,8 +116,17 @@ def _with(item: syntax.Relax, way: Way) -> syntax.Relax:
     return replace(item, clauses=tuple(clauses) if clauses else item.clauses)
 
 
-def _word(clause: syntax.Clause, word: str) -> syntax.Name:
-    return syntax.Name(clause.value.span, word)
+def _decided(clause: syntax.Clause, codec: str) -> syntax.Clause:
+    if clause.key != COMPRESS or not _is_auto(clause):
+        return clause
+    return replace(clause, value=_codec(codec, clause.value.span))
+
+
+def _codec(text: str, span: Span) -> syntax.Expression:
+    """As the parser reads it, at this place."""
+    (item,) = parse(Source("auto", f"relax gradients {{ {COMPRESS} = {text} }}")).items
+    assert isinstance(item, syntax.Relax) and item.clauses
+    return replace(item.clauses[0].value, span=span)
 
 
 def _selector(item: syntax.Relax, patterns: Sequence[str]) -> syntax.Expression:
