@@ -197,3 +197,43 @@ def test_what_was_chosen_is_told() -> None:
     assert story(routed("relax gradients { route = all }", FAR)) == []
     codec, route = story(routed("relax gradients { compress = auto }", FAR))
     assert codec.startswith("compress = auto: ") and route.startswith("route = auto: gather")
+
+
+def two_slow(first: int, second: int) -> Network:
+    """Four workers, of which two hear from each other through a link a hundred times slower."""
+    slow = Line(2e-2, 8e-7)
+    return Network(Line(2e-4, 8e-9), pairs={(first, second): slow, (second, first): slow}, workers=4)
+
+
+def test_the_slowest_worker_counts_whatever_it_is_called() -> None:
+    text, times = Source("spec", "relax gradients"), profile(3)
+    found = [choose(text, {}, "spec", Situation(times, two_slow(*pair), 4)).best for pair in ((0, 1), (2, 3))]
+    assert found[0].routes == found[1].routes
+    assert found[0].seconds == pytest.approx(found[1].seconds, rel=0.05)
+
+
+def test_a_better_route_of_two_statements_at_once_is_found() -> None:
+    """Chosen again, the text that was chosen stays as it is."""
+    text = Source("spec", 'relax updates for "layer.0.*" { every = 1 }\nrelax gradients')
+    situation = Situation(profile(2), Network(Line(2e-2, 8e-12)), 4)
+    found = choose(text, {}, "spec", situation).best
+    assert found.source.text.count("route = gather") == 2
+    again = choose(found.source, {}, "spec", situation).best
+    assert again.source == found.source and again.seconds == found.seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("relax gradients { compress = auto, gamma = 3 }", "gamma"),
+        ("relax gradients { compress = auto, delay = async }", "auto"),
+        ("relax weights { compress = auto, topology = hypercube }", "hypercube"),
+        ('relax weights for "layer.0.*" { topology = hypercube }\nrelax gradients { compress = auto }', "hypercube"),
+        ("relax gradients { compress = auto, route = hierarchy(inner = 4) }", "auto"),
+    ],
+)
+def test_what_is_wrong_is_shown_in_the_text_that_was_written(text: str, place: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        choose(Source("spec", text), {}, "spec", Situation(profile(2), Network(Line(1e-4, 8e-9)), 6))
+    span = caught.value.diagnostics[0].labels[0].span
+    assert span.source.text == text and span.text == place

@@ -228,3 +228,15 @@ def test_tune_shows_the_mistakes_of_a_spec(folder: Path, capsys: pytest.CaptureF
     (folder / "bad.relax").write_text("relax gradients { compress = 7bit }\n")
     assert status("tune", "bad.relax", *ON, *NETWORK, "--workers", "2") == 1
     assert "error[RX0201]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["explain"], ["tune", "--quick"], ["compile", "-o", "made"]])
+def test_what_so_many_workers_cannot_do_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """Also where other statements leave something to be chosen."""
+    (folder / "s.relax").write_text('relax weights for "0.*" { topology = hypercube }\nrelax gradients\n')
+    assert status(*command, "s.relax", *ON, *NETWORK, "--workers", "6") in (1, 2)
+    told = capsys.readouterr()
+    assert "no hypercube of 6 workers" in told.out + told.err and "internal error" not in told.err
+    assert not (folder / "made").exists()
