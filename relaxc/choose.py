@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaxc.choices import Choices, Situation, Texts
-from relaxc.language.automatic import CODECS, Choice, Way, filled, statements
+from relaxc.language.automatic import CODECS, Choice, Open, Way, filled, statements
 from relaxc.language.check import check
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.parse import parse
@@ -58,10 +58,19 @@ class Chosen:
 
 def is_open(source: Source) -> bool:
     """Whether a spec leaves anything to be chosen. A text with mistakes does not: they are reported elsewhere."""
+    return bool(_open(source))
+
+
+def leaves_codec(source: Source) -> bool:
+    """Whether that is a codec."""
+    return any(each.codec for each in _open(source).values())
+
+
+def _open(source: Source) -> dict[int, Open]:
     try:
-        return bool(statements(parse(source)))
+        return statements(parse(source))
     except SpecError:
-        return False
+        return {}
 
 
 def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
@@ -73,23 +82,24 @@ def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
 def resolved(
     source: Source, settings: Mapping[str, str], name: str, profile: Profile,
     among: Callable[[Cluster | None], tuple[Network, int] | None], tell: Callable[[str], None],
+    cores: int | None = None,
 ) -> Source:  # fmt: skip
     """The spec with something for all that it leaves open, as it is where that is nothing or there is nothing to choose
-    by. `among` gives network and workers, told the spec's own cluster; `tell` is told what was compared. Raise what
-    `choose` raises."""
+    by. `among` gives network and workers, told the spec's own cluster; `tell` is told what was compared. `cores` are
+    each worker's (default: `cores_of` the network). Raise what `choose` raises."""
     situation = among(cluster_of(source, settings)) if is_open(source) else None
     if situation is None:
         return source
     network, workers = situation
-    made = choose(source, settings, name, Situation(profile, network, workers, _cores(network.per_machine)))
+    made = choose(source, settings, name, Situation(profile, network, workers, cores or cores_of(network)))
     for line in story(made):
         tell(line)
     return made.best.source
 
 
-def _cores(workers: int) -> int:
-    """What each of so many on a machine like this one has, of the cores that this process may use."""
-    return max(1, len(os.sched_getaffinity(0)) // workers)
+def cores_of(network: Network) -> int:
+    """What each worker has where machines are like this one, of the cores that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) // network.per_machine)
 
 
 def story(chosen: Chosen) -> list[str]:

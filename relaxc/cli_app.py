@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from relaxc import __version__, cli_compile, cli_prediction, cli_report, cli_spe
 from relaxc.program.paths import Paths
 from relaxc.program.types import Typed
 from relaxc.usage import UsageError
+
+if TYPE_CHECKING:
+    from relaxc.language.source import Source
+    from relaxc.schedule.profile import Profile
 
 app = typer.Typer(name="relaxc", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -54,11 +58,10 @@ Spec = Annotated[str, typer.Argument(metavar="SPEC", help=cli_spec.SPEC)]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="replace the value of a param")]
 
 
-def _typed(spec: str, settings: list[str] | None, workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths, bool]:
+def _typed(source: Source, settings: dict[str, str], workers: list[int] | tuple[int, ...]) -> tuple[Typed, Paths, bool]:
     """The program of a spec, its paths and whether these numbers of workers can do it, with what there is to say of
     that shown. Exit 1 with the spec's own errors shown where it has any."""
-    source = cli_spec.named(spec)
-    typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, cli_spec.settings_of(settings)))
+    typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, settings))
     paths = None
     if typed is not None:
         paths, errors = cli_spec.attempt(partial(pipeline.to_paths, typed.program))
@@ -80,7 +83,7 @@ def explain(
     model: cli_prediction.Model = None,
     sample: cli_prediction.Sample = None,
     network: cli_prediction.NetworkText = None,
-    cores: cli_prediction.Cores = 2,
+    cores: cli_prediction.Cores = None,
 ) -> None:
     """Show the program that a spec stands for, what it sends to whom, and what that costs. With a model, a sample and a
     network also its predicted iteration."""
@@ -88,8 +91,12 @@ def explain(
     from relaxc.explain import explain_cluster
 
     cli_spec.refuse_counts(workers or ())
-    typed, paths, possible = _typed(spec, settings, workers or ())
-    if not possible and (model is not None or sample is not None):
+    source, given = cli_spec.named(spec), cli_spec.settings_of(settings)
+    profile = _profile(model, sample)
+    if profile is not None and len(workers or ()) <= 1:
+        source = cli_prediction.resolved(source, given, profile, network, workers or (), cores)
+    typed, paths, possible = _typed(source, given, workers or ())
+    if not possible and profile is not None:
         raise typer.Exit(cli_spec.WRONG_SPEC)  # there is nothing to predict
     chosen = workers or cli_spec.counts_of(typed.spec)
     if network is not None:
@@ -97,8 +104,17 @@ def explain(
     typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
     if typed.spec.cluster is not None:
         typer.echo(explain_cluster(typed.spec.cluster), nl=False)
-    if model is not None or sample is not None:
-        cli_prediction.explain(typed, chosen, model, sample, network, cores)
+    if profile is not None:
+        cli_prediction.explain(typed, chosen, profile, network, cores)
+
+
+def _profile(model: str | None, sample: str | None) -> Profile | None:
+    """Raise UsageError where there is one of both, ModelError (RX04)."""
+    if model is None and sample is None:
+        return None
+    if model is None or sample is None:
+        raise UsageError("a prediction takes a model and what it is called with: give --model and --sample")
+    return cli_prediction.profile_of(model, sample)
 
 
 @app.command()

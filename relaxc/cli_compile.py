@@ -70,6 +70,8 @@ def _refuse_early(options: Namespace) -> None:
     from relaxc.schedule.network_text import parse_network
 
     cli_spec.refuse_counts([] if options.workers is None else [options.workers])
+    if options.cores is not None and options.cores < 1:
+        raise UsageError(f"--cores takes one or more, but got {options.cores}")
     if options.network is not None and options.workers is not None:
         require_workers(parse_network(options.network), options.workers)
 
@@ -84,6 +86,10 @@ class _Fitting:
     def traced(self) -> tuple[Sequence[Parameter] | None, Profile | None]:
         return _fitted_to(self._options.model, self._options.sample)
 
+    @property
+    def cores(self) -> int | None:
+        return None if self._options.cores is None else int(self._options.cores)
+
     def among(self, cluster: Cluster | None) -> tuple[Network, int] | None:
         return _among(self._options, cluster)
 
@@ -95,7 +101,7 @@ def _chosen(source: Source, settings: dict[str, str], name: str, fitting: _Fitti
     _, profile = fitting.traced
     if profile is None:
         return source
-    return resolved(source, settings, name, profile, fitting.among, _say)
+    return resolved(source, settings, name, profile, fitting.among, _say, fitting.cores)
 
 
 def _say(line: str) -> None:
@@ -184,6 +190,12 @@ def _options(arguments: Sequence[str]) -> Namespace:
         help='fit the plan to this network: "1Gbps, 200us", or what relaxc probe wrote',
     )
     parser.add_argument("--workers", type=int, metavar="N", help="fit the plan to so many workers")
+    parser.add_argument(
+        "--cores",
+        type=int,
+        metavar="N",
+        help="cores of each worker, by which codecs and routes are chosen (default: as if machines were like this one)",
+    )
     parser.add_argument(
         "--carry-runtime",
         action="store_true",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relaxc import pipeline
+from relaxc import cli_spec, pipeline
 from relaxc.units import MOST_WORKERS
 from relaxc.usage import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from relaxc.language.source import Source
     from relaxc.language.spec import Cluster
     from relaxc.program.types import Typed
     from relaxc.schedule.network import Network
@@ -33,7 +35,14 @@ NetworkText = Annotated[
     str | None, typer.Option("--network", metavar="TEXT|FILE", help='"1Gbps, 200us", or what relaxc probe wrote')
 ]
 Workers = Annotated[int | None, typer.Option(min=1, max=MOST_WORKERS, help="how many workers")]
-Cores = Annotated[int, typer.Option(min=1, help="cores of each worker: with one, coding and computing take turns")]
+Cores = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="cores of each worker: with one, coding and computing take turns",
+        show_default="as if machines were like this one",
+    ),
+]
 
 
 def profile_of(model: str, sample: str) -> Profile:
@@ -68,6 +77,13 @@ def workers_of(workers: int | None, network: Network) -> int:
     return found
 
 
+def cores_of(cores: int | None, network: Network) -> int:
+    """What was given, or what each worker has where machines are like this one."""
+    from relaxc.choose import cores_of as here
+
+    return cores or here(network)
+
+
 def console() -> Console:
     from rich.console import Console
 
@@ -89,21 +105,38 @@ def show_timeline(timeline: Timeline, how: str) -> None:
     out.print(chart(timeline), end="")
 
 
-def explain(
-    typed: Typed, workers: Sequence[int], model: str | None, sample: str | None, network: str | None, cores: int
-) -> None:
-    """The predicted iteration for each number of workers. Raise UsageError, ModelError (RX04)."""
+def resolved(
+    source: Source, settings: dict[str, str], profile: Profile, network: str | None, workers: Sequence[int],
+    cores: int | None,
+) -> Source:  # fmt: skip
+    """With what `relaxc compile` would choose, which is told. Exit 1 with the spec's errors shown where it has any."""
+    from relaxc.choose import resolved as chosen
+
+    def among(cluster: Cluster | None) -> tuple[Network, int]:
+        link = network_of(network, cluster)
+        return link, workers_of(workers[0] if workers else None, link)
+
+    found, errors = cli_spec.attempt(partial(chosen, source, settings, "explained", profile, among, typer.echo, cores))
+    if found is None:
+        cli_spec.show(errors, json=False, color="auto")
+        raise typer.Exit(cli_spec.WRONG_SPEC)
+    return found
+
+
+def explain(typed: Typed, workers: Sequence[int], profile: Profile, network: str | None, cores: int | None) -> None:
+    """The predicted iteration for each number of workers, of the plan as `relaxc compile` fits it. Raise UsageError,
+    ModelError (RX04)."""
+    from relaxc.schedule.fit import fit, with_fit
     from relaxc.schedule.network_text import shown
     from relaxc.schedule.predict import slowest
 
-    if model is None or sample is None:
-        raise UsageError("a prediction takes a model and what it is called with: give --model and --sample")
     link = network_of(network, typed.spec.cluster)
-    profile = profile_of(model, sample)
     manifest = pipeline.to_manifest(typed, "explained")
     for count in workers or [workers_of(None, link)]:
-        timeline = slowest(manifest, profile, link, workers_of(count, link), cores)
-        show_timeline(timeline, f"{count} workers over {shown(link)}")
+        fitted = with_fit(manifest, fit(manifest, profile, link, workers_of(count, link)))
+        show_timeline(
+            slowest(fitted, profile, link, count, cores_of(cores, link)), f"{count} workers over {shown(link)}"
+        )
     for note in notes(profile):
         typer.echo(f"  note: {note}")
 

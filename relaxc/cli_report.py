@@ -30,7 +30,7 @@ def report(
         Path | None, typer.Option(metavar="FILE", help="what `relaxed.profile` wrote, to lay over the prediction")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="also a trace for Chrome or Perfetto")] = None,
-    cores: Cores = 2,
+    cores: Cores = None,
 ) -> None:
     """Write a page about a plan: the predicted iteration in lanes, its buckets, and why it is as it is."""
     from relaxc.build.plan_files import MANIFEST, read_plan
@@ -50,7 +50,12 @@ def report(
 
 
 def _report(
-    folder: Path, manifest: Manifest, network_text: str | None, workers: int | None, measured: Path | None, cores: int
+    folder: Path,
+    manifest: Manifest,
+    network_text: str | None,
+    workers: int | None,
+    measured: Path | None,
+    cores: int | None,
 ) -> Report:
     from relaxc.report.buckets import bucket_rows
     from relaxc.report.page import Report
@@ -63,7 +68,7 @@ def _report(
     network = prediction.network_of(network_text, _cluster(folder))
     count = prediction.workers_of(workers, network)
     forecast = Forecast(manifest, profile, count, per_machine=network.per_machine)
-    timeline = forecast.over(network, cores)
+    timeline = forecast.over(network, prediction.cores_of(cores, network))
     of = _measured(measured, manifest, count)
     parameters = forecast.parameters
     times = f"{shown(timeline.iteration)} an iteration, {shown(timeline.exposed)} of it exposed"

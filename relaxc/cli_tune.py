@@ -40,19 +40,20 @@ def tune(
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="a plot of the map")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="this network only, no map of others")] = False,
-    cores: Cores = 2,
+    cores: Cores = None,
 ) -> None:
     """Predict the variants of a spec, rank them, and show on which networks which of them pays."""
     if model is None or sample is None:
         raise UsageError("tune predicts for a model: give --model and --sample")
     if output is not None and (quick or output.suffix != ".svg"):
         raise UsageError("-o takes the map as FILE.svg, and --quick makes no map")
-    found, link, profile, count = _candidates(spec, settings, grid, network, workers, model, sample)
+    found, link, profile, count = _candidates(spec, settings, grid, network, workers, model, sample, cores)
     for note in prediction.notes(profile):
         typer.echo(f"note: {note}")
-    _table(_ranked(found.found, profile, link, count, cores), found)
+    of_each = prediction.cores_of(cores, link)
+    _table(_ranked(found.found, profile, link, count, of_each), found)
     if not quick:
-        made = _mapped(found.found, profile, link, count, cores)
+        made = _mapped(found.found, profile, link, count, of_each)
         _show_map(made, found.found, link)
         if output is not None:
             from relaxc.tune.drawing import svg_map
@@ -63,13 +64,18 @@ def tune(
 
 def _candidates(
     spec: str, settings: list[str] | None, grid: list[str] | None, network: str | None, workers: int | None, model: str,
-    sample: str,
+    sample: str, cores: int | None,
 ) -> tuple[Candidates, Network, Profile, int]:  # fmt: skip
     """All that so many workers can do, and what they are predicted by."""
+    from relaxc.choose import leaves_codec
     from relaxc.tune.grid import parsed_grid, variants
     from relaxc.tune.ranking import candidates
 
     source, chosen = cli_spec.named(spec), cli_spec.settings_of(settings)
+    profile = None
+    if leaves_codec(source):
+        profile = prediction.profile_of(model, sample)
+        source = prediction.resolved(source, chosen, profile, network, [] if workers is None else [workers], cores)
     typed, errors = cli_spec.attempt(partial(cli_spec.checked, source, chosen))
     if typed is None:
         cli_spec.show(errors, json=False, color="auto")
@@ -80,7 +86,7 @@ def _candidates(
     found = candidates(tried, partial(_manifest, Path(spec).stem, count))
     if not found.found:
         raise UsageError(f"no variant is possible: {found.refused[0][1]}")
-    return found, link, prediction.profile_of(model, sample), count
+    return found, link, profile or prediction.profile_of(model, sample), count
 
 
 def _manifest(name: str, workers: int, variant: Variant) -> Manifest:

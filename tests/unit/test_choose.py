@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from relaxc.choices import Situation
-from relaxc.choose import ALIKE, Chosen, choose, is_open, story
+from relaxc.choose import ALIKE, Candidate, Chosen, choose, cores_of, is_open, resolved, story
 from relaxc.language.automatic import CODECS
 from relaxc.language.diagnostics import SpecError
 from relaxc.language.source import Source
@@ -15,6 +15,8 @@ from relaxc.schedule.network import Coding, Line, Network
 from relaxc.schedule.profile import ParameterTimes, Profile
 
 LAYERS = 12
+ONLY = Candidate("as it stands", Source("spec", ""), 1.0)
+DONE = Chosen(ONLY, (ONLY,))
 SIDE = 512
 
 
@@ -237,3 +239,15 @@ def test_what_is_wrong_is_shown_in_the_text_that_was_written(text: str, place: s
         choose(Source("spec", text), {}, "spec", Situation(profile(2), Network(Line(1e-4, 8e-9)), 6))
     span = caught.value.diagnostics[0].labels[0].span
     assert span.source.text == text and span.text == place
+
+
+def test_cores_are_those_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are by default: those of a machine like this one, shared by its workers."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    assert [cores_of(Network(Line(1e-4, 8e-9), per_machine=n)) for n in (1, 4, 16)] == [8, 2, 1]
+    seen: list[int] = []
+    monkeypatch.setattr("relaxc.choose.choose", lambda source, settings, name, of: seen.append(of.cores) or DONE)
+    for cores in (None, 3):
+        resolved(Source("spec", "relax gradients"), {}, "spec", profile(2), lambda _: (Network(Line(1e-4, 8e-9)), 4),
+                 lambda line: None, cores)  # fmt: skip
+    assert seen == [8, 3]

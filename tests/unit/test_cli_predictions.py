@@ -240,3 +240,18 @@ def test_what_so_many_workers_cannot_do_is_refused(
     told = capsys.readouterr()
     assert "no hypercube of 6 workers" in told.out + told.err and "internal error" not in told.err
     assert not (folder / "made").exists()
+
+
+@pytest.mark.parametrize("command", [["explain"], ["tune", "--quick"]])
+def test_a_codec_that_is_left_open_is_chosen_as_compile_does(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (folder / "s.relax").write_text("relax gradients { compress = auto }\n")
+    assert status(*command, "s.relax", *ON, *NETWORK, "--workers", "4") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("compress = auto: ") and "iteration" in out and "compress = auto)" not in out
+
+
+def test_cores_are_at_least_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "4", "--cores", "0") == 2
+    assert "--cores takes one or more" in capsys.readouterr().err
