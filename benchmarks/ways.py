@@ -127,11 +127,25 @@ BASELINES: dict[str, Make] = {
     "DDP, PowerSGD rank 4": _parallel(_power_sgd, bucket_cap_mb=1000),  # with several buckets it hangs on Gloo
     "post-local SGD": post_local,
 }
+CHOCO_LATE = """
+algorithm choco_late(topology = ring, compress = 1bit, gamma = 0.4) {
+  state seen = 0
+  state around = 0
+  step
+  let change = encode(weight - seen, compress)
+  around += delay(mix(change, topology), 1)
+  weight += gamma * (around - seen)  # both without the last change
+  seen += decode(change)
+}
+relax with choco_late
+"""
+"""CHOCO whose neighbours' changes arrive while the next step computes."""
 EVERY_STEP = {
     "quickstart (4bit)": "quickstart",
     "1bit": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
     "powersgd, rank 4": "powersgd",
     "choco on a ring, 1bit": "choco",
+    "choco, a step late": CHOCO_LATE,
     "sparta": "sparta",
 }
 FITTED = {
@@ -139,10 +153,13 @@ FITTED = {
     "1bit, fitted": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
 }
 """Of those that exchange in every step."""
+PLAIN = f"every = {PERIOD}, compress = 4bit, rate = 1, momentum = 0"
+"""What post-local SGD does, in 4 bits: an outer momentum needs more rounds than there are here."""
 PERIODIC = {
     "local_sgd": f"relax with local_sgd {{ period = {PERIOD} }}",
-    "updates, 4bit": f"relax updates {{ every = {PERIOD}, compress = 4bit }}",
-    "updates, 4bit, late": f"relax updates {{ every = {PERIOD}, compress = 4bit, delay = {PERIOD - 1} }}",
+    "updates, 4bit": f"relax updates {{ {PLAIN} }}",
+    "updates, 4bit, 3 late": f"relax updates {{ {PLAIN}, delay = 3 }}",
+    "updates, 4bit, 7 late": f"relax updates {{ {PLAIN}, delay = {PERIOD - 1} }}",
 }
 ASYNCHRONOUS = {
     "async_average": "async_average",

@@ -87,11 +87,12 @@ def build(
     from relaxc.build import cache
     from relaxc.build.report import on_stderr
     from relaxc.build.targets import Targets
+    from relaxc.language.settled import settled
 
     aims = targets or Targets()
 
     def make(folder: Path) -> None:
-        _make(judged, spec.source.text, name, parameters, report, aims, folder, profile, among)
+        _make(judged, settled(spec.source, settings), name, parameters, report, aims, folder, profile, among)
         if profile is not None:
             from relaxc.schedule import profile_file
 

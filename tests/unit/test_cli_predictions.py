@@ -255,3 +255,16 @@ def test_a_codec_that_is_left_open_is_chosen_as_compile_does(
 def test_cores_are_at_least_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status("compile", "s.relax", *ON, *NETWORK, "--workers", "4", "--cores", "0") == 2
     assert "--cores takes one or more" in capsys.readouterr().err
+
+
+def test_what_was_set_stands_in_the_plans_text(folder: Path) -> None:
+    """So that the text alone means what was compiled."""
+    (folder / "p.relax").write_text(
+        "param n = 5  # steps\nparam rate = 0.5\nrelax updates { every = n, rate = rate }\n"
+    )
+    assert status("compile", "p.relax", "--set", "n=2", "-o", "set") == 0
+    text = (folder / "set" / "spec.relax").read_text()
+    assert text == "param n = 2  # steps\nparam rate = 0.5\nrelax updates { every = n, rate = rate }\n"
+    assert status("compile", "set/spec.relax", "-o", "again") == 0
+    programs = [(folder / name / "program.relax").read_text() for name in ("set", "again")]
+    assert programs[0] == programs[1] and "every 2" in programs[0]
