@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaxc import pipeline
-from relaxc.language.automatic import Choice, Way, filled, rewritten, statements
+from relaxc.language.automatic import Choice, Way, filled, rewritten
 from relaxc.language.check import check
 from relaxc.language.source import Source
 
@@ -46,8 +46,7 @@ class Texts:
 
     def check(self, codec: str | None) -> None:
         """Raise SpecError where it makes no sense for all that is open, at places of the text that was written."""
-        of = dict.fromkeys(statements(self._file), codec)
-        typed = pipeline.to_typed(check(filled(self._file, of), self._settings))
+        typed = pipeline.to_typed(check(filled(self._file, codec), self._settings))
         pipeline.among(typed, [self._situation.workers])
 
     def manifest(self, choices: Choices) -> Manifest:

@@ -75,8 +75,7 @@ def _open(source: Source) -> dict[int, Open]:
 
 def cluster_of(source: Source, settings: Mapping[str, str]) -> Cluster | None:
     """That of a spec which leaves something open. Raise SpecError."""
-    file = parse(source)
-    return check(filled(file, dict.fromkeys(statements(file), CODECS[0])), settings).cluster
+    return check(filled(parse(source), CODECS[0]), settings).cluster
 
 
 def resolved(
@@ -91,15 +90,15 @@ def resolved(
     if situation is None:
         return source
     network, workers = situation
-    made = choose(source, settings, name, Situation(profile, network, workers, cores or cores_of(network)))
+    made = choose(source, settings, name, Situation(profile, network, workers, cores_of(network, cores)))
     for line in story(made):
         tell(line)
     return made.best.source
 
 
-def cores_of(network: Network) -> int:
-    """What each worker has where machines are like this one, of the cores that this process may use."""
-    return max(1, len(os.sched_getaffinity(0)) // network.per_machine)
+def cores_of(network: Network, given: int | None = None) -> int:
+    """Of each worker: `given`, or its share of those that this process may use, were its machine like this one."""
+    return given or max(1, len(os.sched_getaffinity(0)) // network.per_machine)
 
 
 def story(chosen: Chosen) -> list[str]:
@@ -188,52 +187,47 @@ class _Choosing:
     def _routed(self, codec: str | None, plain: Choices, ways: Mapping[int, Sequence[Way]]) -> Candidate:
         """A codec by its own route, or by others as long as each is worth it."""
         of_codec = {n: [w for w in every if w.codec in (codec, None)] for n, every in ways.items()}
-        gradients = [n for n, every in of_codec.items() if len(every) > 1 and self._texts.is_gradient(plain, n)]
-        return self._improved(codec or "as it stands", plain, of_codec, gradients)
+        gradients = {n: e for n, e in of_codec.items() if len(e) > 1 and self._texts.is_gradient(plain, n)}
+
+        def steps(taken: Choices) -> Iterator[Choices]:
+            yield from _by_other_routes(taken, of_codec)
+            yield from self._cut(taken, gradients, plain)
+
+        return self._improved(codec or "as it stands", plain, steps)
 
     def _mixed(self, ways: Mapping[int, Sequence[Way]], codecs: Sequence[str | None]) -> tuple[float, Candidate] | None:
         """A codec for each bucket, and how much it loses. None where all buckets come to one codec, or what is
         exchanged is no gradient."""
-        first: Choices = {number: {every[0]: ()} for number, every in ways.items()}
-        gradients = {n: every for n, every in ways.items() if self._texts.is_gradient(first, n)}
-        if len(codecs) == 1 or any(open_.codec and n not in gradients for n, open_ in self._open.items()):
+        whole: Choices = {number: {every[0]: ()} for number, every in ways.items()}
+        gradients = {n: every for n, every in ways.items() if self._texts.is_gradient(whole, n)}
+        others = {n: every for n, every in ways.items() if n not in gradients}
+        if len(codecs) == 1 or any(self._open[number].codec for number in others):
             return None
         by_own = {n: [way for way in every if way.route is None] for n, every in gradients.items()}
-        plain = {**first, **self._by_bucket(by_own, first)}
+        plain = {**whole, **self._by_bucket(by_own, whole)}
         if len({way.codec for choice in plain.values() for way in choice if way.codec is not None}) == 1:
             return None
-        others = {n: every for n, every in ways.items() if n not in gradients}
-        return self._loss(plain), self._improved("mixed", plain, {**others, **gradients}, list(gradients), first)
 
-    # --- other routes
+        def steps(taken: Choices) -> Iterator[Choices]:
+            yield from _by_other_routes(taken, others)
+            yield from self._cut(taken, gradients, whole)
 
-    def _improved(
-        self, name: str, plain: Choices, ways: Mapping[int, Sequence[Way]], by_bucket: Sequence[int],
-        whole: Choices | None = None,
-    ) -> Candidate:  # fmt: skip
-        """`plain`, or what it comes to as long as some statement by another route is worth it. Of the statements
-        `by_bucket` each bucket may have a way of its own; `whole` has them with one."""
-        uncut = plain if whole is None else whole
-        taken, best = plain, self._candidate(name, plain)
-        before = best.seconds
-        while True:
-            steps = list(self._steps(taken, ways, by_bucket, uncut, one_way=whole is None))
-            tried = [self._candidate(name, each) for each in steps]
-            at = _worth(best.seconds, [each.seconds for each in tried])
-            if at is None:
-                return replace(best, plain=before)
-            taken, best = steps[at], tried[at]
+        return self._loss(plain), self._improved("mixed", plain, steps)
 
-    def _steps(
-        self, taken: Choices, ways: Mapping[int, Sequence[Way]], by_bucket: Sequence[int], uncut: Choices, one_way: bool
-    ) -> Iterator[Choices]:
-        """Another way for one whole statement, then for gradients one for each bucket."""
-        for number, every in ways.items():
-            if one_way or number not in by_bucket:
-                yield from ({**taken, number: {way: ()}} for way in every if way.route is not None)
-        if by_bucket:
-            base = {**taken, **{number: uncut[number] for number in by_bucket}}
-            yield {**taken, **self._by_bucket({number: ways[number] for number in by_bucket}, base)}
+    def _improved(self, name: str, plain: Choices, steps: Callable[[Choices], Iterator[Choices]]) -> Candidate:
+        """`plain`, or what it comes to by steps each of which is worth it."""
+        best = first = self._candidate(name, plain)
+        taken: Choices | None = plain
+        while taken is not None:
+            tried = [(each, self._candidate(name, each)) for each in steps(taken)]
+            at = _worth(best.seconds, [candidate.seconds for _, candidate in tried])
+            taken, best = (None, best) if at is None else tried[at]
+        return replace(best, plain=first.seconds)
+
+    def _cut(self, taken: Choices, gradients: Mapping[int, Sequence[Way]], whole: Choices) -> Iterator[Choices]:
+        """A way for each bucket of gradients, whose statements have one each in `whole`."""
+        if gradients:
+            yield {**taken, **self._by_bucket(gradients, {**taken, **{n: whole[n] for n in gradients}})}
 
     def _loss(self, choices: Choices) -> float:
         """As a place in CODECS: the mean over the elements of what is open, up to the next quarter, so that a few that
@@ -278,6 +272,12 @@ class _Choosing:
                 for n, line in enumerate(found)
             ]
         return found
+
+
+def _by_other_routes(taken: Choices, ways: Mapping[int, Sequence[Way]]) -> Iterator[Choices]:
+    """One for a whole statement."""
+    for number, every in ways.items():
+        yield from ({**taken, number: {way: ()}} for way in every if way.route is not None)
 
 
 def _worth(seconds: float, others: Sequence[float]) -> int | None:

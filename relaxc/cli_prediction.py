@@ -77,13 +77,6 @@ def workers_of(workers: int | None, network: Network) -> int:
     return found
 
 
-def cores_of(cores: int | None, network: Network) -> int:
-    """What was given, or what each worker has where machines are like this one."""
-    from relaxc.choose import cores_of as here
-
-    return cores or here(network)
-
-
 def console() -> Console:
     from rich.console import Console
 
@@ -126,6 +119,7 @@ def resolved(
 def explain(typed: Typed, workers: Sequence[int], profile: Profile, network: str | None, cores: int | None) -> None:
     """The predicted iteration for each number of workers, of the plan as `relaxc compile` fits it. Raise UsageError,
     ModelError (RX04)."""
+    from relaxc.choose import cores_of
     from relaxc.schedule.fit import fit, with_fit
     from relaxc.schedule.network_text import shown
     from relaxc.schedule.predict import slowest
@@ -135,7 +129,7 @@ def explain(typed: Typed, workers: Sequence[int], profile: Profile, network: str
     for count in workers or [workers_of(None, link)]:
         fitted = with_fit(manifest, fit(manifest, profile, link, workers_of(count, link)))
         show_timeline(
-            slowest(fitted, profile, link, count, cores_of(cores, link)), f"{count} workers over {shown(link)}"
+            slowest(fitted, profile, link, count, cores_of(link, cores)), f"{count} workers over {shown(link)}"
         )
     for note in notes(profile):
         typer.echo(f"  note: {note}")

@@ -57,6 +57,7 @@ def _report(
     measured: Path | None,
     cores: int | None,
 ) -> Report:
+    from relaxc.choose import cores_of
     from relaxc.report.buckets import bucket_rows
     from relaxc.report.page import Report
     from relaxc.report.reasons import bucket_reason, moments, way_reasons
@@ -68,7 +69,7 @@ def _report(
     network = prediction.network_of(network_text, _cluster(folder))
     count = prediction.workers_of(workers, network)
     forecast = Forecast(manifest, profile, count, per_machine=network.per_machine)
-    timeline = forecast.over(network, prediction.cores_of(cores, network))
+    timeline = forecast.over(network, cores_of(network, cores))
     of = _measured(measured, manifest, count)
     parameters = forecast.parameters
     times = f"{shown(timeline.iteration)} an iteration, {shown(timeline.exposed)} of it exposed"

@@ -43,6 +43,8 @@ def tune(
     cores: Cores = None,
 ) -> None:
     """Predict the variants of a spec, rank them, and show on which networks which of them pays."""
+    from relaxc.choose import cores_of
+
     if model is None or sample is None:
         raise UsageError("tune predicts for a model: give --model and --sample")
     if output is not None and (quick or output.suffix != ".svg"):
@@ -50,7 +52,7 @@ def tune(
     found, link, profile, count = _candidates(spec, settings, grid, network, workers, model, sample, cores)
     for note in prediction.notes(profile):
         typer.echo(f"note: {note}")
-    of_each = prediction.cores_of(cores, link)
+    of_each = cores_of(link, cores)
     _table(_ranked(found.found, profile, link, count, of_each), found)
     if not quick:
         made = _mapped(found.found, profile, link, count, of_each)

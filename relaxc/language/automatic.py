@@ -66,11 +66,10 @@ def _is_auto(clause: syntax.Clause) -> bool:
     return isinstance(clause.value, syntax.Name) and clause.value.name == AUTO
 
 
-def filled(file: syntax.File, codecs: Mapping[int, str | None]) -> syntax.File:
-    """`file` with a codec for each statement that leaves it open, by number. Its places stay those of the text that was
-    written, so what is wrong with it is shown there."""
-    every = {id(open_.statement): codecs.get(number) for number, open_ in statements(file).items()}
-    items = (_with(i, Way(every.get(id(i)))) if isinstance(i, syntax.Relax) else i for i in file.items)
+def filled(file: syntax.File, codec: str | None) -> syntax.File:
+    """`file` with this codec wherever it is left open. Its places stay those of the text that was written, so what is
+    wrong with it is shown there."""
+    items = (_with(item, Way(codec)) if isinstance(item, syntax.Relax) else item for item in file.items)
     return replace(file, items=tuple(items))
 
 
@@ -105,10 +104,7 @@ def _replaced(item: syntax.Relax, choice: Choice, others: Collection[str]) -> It
 def _with(item: syntax.Relax, way: Way) -> syntax.Relax:
     clauses = list(item.clauses or ())
     if way.codec is not None:
-        clauses = [
-            replace(c, value=_codec(way.codec, c.value.span)) if c.key == COMPRESS and _is_auto(c) else c
-            for c in clauses
-        ]
+        clauses = [_decided(clause, way.codec) for clause in clauses]
     if way.route is not None:
         clauses = [clause for clause in clauses if clause.key not in AS_ROUTE]
         span = item.target_span

@@ -9,6 +9,7 @@ from plans_of import FREE, free_network, manifest_of, profile_of
 
 from relaxc.manifest import BucketPlan, FitPlan
 from relaxc.resources import folder
+from relaxc.schedule import predict_queue
 from relaxc.schedule.cost import exchange_cost
 from relaxc.schedule.fit import with_fit
 from relaxc.schedule.network import Coding, Line, Network
@@ -243,3 +244,17 @@ def test_every_spec_has_an_iteration_and_lanes_within_it(name: str) -> None:
     found = predict(manifest_of(name), profile_of([5000, 300, 64]), free_network(1e-6, 1e-4), 4, cores=1)
     assert found.iteration >= 3.0 - 1e-6
     assert all(0 <= s.start <= s.end <= found.length + 1e-9 for s in found.spans)
+
+
+def test_launches_are_told_apart_wherever_they_lie_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address is used again: here all are the same."""
+    sizes = [16384, 256, 256, 256, 65536, 256, 2560, 10]
+    ready = [0.00539, 0.00537, 0.00528, 0.00529, 0.00521, 0.00519, 0.0003, 0.00029]
+    profile = profile_of(sizes, 0.0064, 0.0054, 0.0003, ready)
+    cuts = ((7, 6), (5,), (4,), (2, 3, 1), (0,))
+    buckets = tuple(BucketPlan(0, tuple(f"p{n}.weight" for n in cut), ()) for cut in cuts)
+    fitted = with_fit(manifest_of("relax gradients { compress = 4bit }"), FitPlan(5, "by hand", buckets, (), 0.0))
+    network = Network(Line(0.0, 8e-7))
+    found = predict(fitted, profile, network, 5, cores=1).iteration
+    monkeypatch.setattr(predict_queue, "id", lambda of: 0, raising=False)
+    assert predict(fitted, profile, network, 5, cores=1).iteration == found
