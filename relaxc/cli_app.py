@@ -92,6 +92,8 @@ def explain(
 
     cli_spec.refuse_counts(workers or ())
     source, given = cli_spec.named(spec), cli_spec.settings_of(settings)
+    if network is not None:
+        cli_prediction.network_of(network, None)  # refused before a model is traced and pages are printed
     profile = _profile(model, sample)
     if profile is not None and len(workers or ()) <= 1:
         source = cli_prediction.resolved(source, given, profile, network, workers or (), cores)
@@ -99,8 +101,6 @@ def explain(
     if not possible and profile is not None:
         raise typer.Exit(cli_spec.WRONG_SPEC)  # there is nothing to predict
     chosen = workers or cli_spec.counts_of(typed.spec)
-    if network is not None:
-        cli_prediction.network_of(network, None)  # refused before pages of other things are printed
     typer.echo(explained(typed.program, paths, typed.facts, chosen or [2, 4, 8], chosen), nl=False)
     if typed.spec.cluster is not None:
         typer.echo(explain_cluster(typed.spec.cluster), nl=False)

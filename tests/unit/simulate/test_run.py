@@ -58,6 +58,14 @@ def test_workers_of_a_ring_are_as_far_apart_as_the_fixed_point_says() -> None:
     assert last.apart == pytest.approx(np.sqrt(((x - x.mean(axis=1, keepdims=True)) ** 2).mean()), rel=1e-3)
 
 
+@pytest.mark.parametrize("text", [EXACT, "relax gradients { compress = 4bit }", RING])
+def test_a_thousand_workers(text: str) -> None:
+    """All at once: those on a ring end as near to the mean as the ring lets them."""
+    looks = trained(text, workers=1024, iterations=12).looks
+    assert looks[-1].loss < looks[0].loss / 4
+    assert (looks[-1].apart == 0) == (text != RING)
+
+
 def test_progress_is_told() -> None:
     told: list[int] = []
     trained(EXACT, iterations=7, progress=told.append)
