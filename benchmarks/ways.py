@@ -96,7 +96,7 @@ def fitted(text: str) -> Make:
         folder = Path(shared[0] or "")
         if dist.get_rank() == 0:
             (folder / "way.relax").write_text(text if " " in text else shipped(text))
-            sample = ["--model", "ways:model", "--sample", f"i64[1,{SIZE.context}]<128"]
+            sample = ["--model", "ways:model", "--sample", f"i64[1,{SIZE.context}]<{SIZE.vocabulary}"]
             among = ["--network", f"{megabits}Mbps, 100us", "--workers", str(dist.get_world_size())]
             assert compile([str(folder / "way.relax"), *sample, *among, "-o", str(folder / "plan")]) == 0
         dist.barrier()

@@ -91,8 +91,9 @@ const LaunchPlan& found(const std::map<std::string, LaunchPlan>& launches, const
 int64_t FieldBytes::of(int64_t items) const {
   if (part > 0) {
     // As Python rounds: halves to even.
-    const double wanted = part >= 1 ? std::floor(part) : std::max(1.0, std::nearbyint(part * static_cast<double>(items)));
-    return std::min(items, static_cast<int64_t>(wanted)) * bytes;
+    const auto most = static_cast<double>(items);
+    const double wanted = part >= 1 ? std::floor(part) : std::max(1.0, std::nearbyint(part * most));
+    return static_cast<int64_t>(std::min(most, wanted)) * bytes;
   }
   if (bits == 0) return items * bytes;
   int64_t found = 0;

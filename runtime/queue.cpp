@@ -191,9 +191,19 @@ std::optional<Failure> Queue::failure() const {
   return failure_;
 }
 
+// Nothing may leave this thread as an exception, which would end the process: once a device has failed, all that it is
+// asked fails.
 void Queue::loop() {
   c10::setThreadName("relaxc");
-  OwnStream stream(device_);
+  try {
+    OwnStream stream(device_);
+    serve();
+  } catch (const std::exception& error) {
+    lose(0, -1, error.what());
+  }
+}
+
+void Queue::serve() {
   for (;;) {
     std::shared_ptr<Launch> launch;
     {
@@ -218,7 +228,12 @@ void Queue::loop() {
 }
 
 void Queue::end(const std::shared_ptr<Launch>& launch) {
-  Mark place = mark(device_);
+  Mark place;
+  try {
+    place = mark(device_);
+  } catch (const std::exception& error) {
+    record(*launch, {launch->iteration, -1, -1, error.what()});
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
     current_.reset();

@@ -69,6 +69,7 @@ class Queue {
  private:
   struct Running;
   void loop();
+  void serve();
   void run(Launch& launch);
   void step(Running& running, size_t piece);
   void reduce(Running& running, size_t piece, bool begin);

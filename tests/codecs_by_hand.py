@@ -167,7 +167,8 @@ def guarded(bits: int = 8, unit: float = 0.001, block: int = 512) -> Codec:
 
 def _total(turns: Expression) -> Expression:
     checked = apply("mod", apply("*", apply("mod", turns, 2**10), Read("share")), 2**14)
-    return Reduce("sum", apply("+", checked, apply("abs", turns)))
+    signs = apply("where", apply("<", turns, 0), apply("floor", apply("/", Read("share"), 4)), 0)
+    return Reduce("sum", apply("+", apply("+", checked, apply("abs", turns)), signs))
 
 
 def topk(part: float = 0.01, block: int | None = None) -> Codec:

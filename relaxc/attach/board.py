@@ -26,7 +26,8 @@ Record = dict[str, Any]
 
 
 class Board:
-    """`records` are by rank, those that were read so far; `failed` tells that some worker left one; `verdict` names the
+    """`records` are by rank, those that were read so far; `within` is a call of this worker's user in which others wait
+    for it, such as consensus(); `failed` tells that some worker left one; `verdict` names the
     ranks that some worker found missing; `gone` that the store is lost. The caller sets
     `waited` to the time whenever it waits for an exchange."""
 
@@ -35,6 +36,7 @@ class Board:
         self.verdict: list[int] = []
         self.failed = self.gone = False
         self.waited = 0.0
+        self.within = ""
         self._store, self._rank, self._workers = store, rank, workers
         self._mine: Record | None = None
         self._posted: Record | None = None
@@ -60,6 +62,8 @@ class Board:
 
     def collect(self, mine: Record) -> dict[int, Record]:
         """Publish this worker's failure, and return the records of all that answer within GRACE seconds."""
+        if self._workers == 1:
+            return {self._rank: mine}
         self.post(mine)
         end = time.monotonic() + GRACE
         while time.monotonic() < end and self._thread.is_alive() and len(self.records) < self._workers:
@@ -90,7 +94,8 @@ class Board:
     def _look(self) -> None:
         if self._mine is None and self._store.check(["failed"]):
             idle = time.monotonic() - self.waited > WAITS
-            self._mine = {"iteration": -1, "bucket": -1, "peer": -1, "what": OTHERS, "idle": idle}
+            at = {"iteration": -1, "bucket": -1, "peer": -1}
+            self._mine = {**at, "what": OTHERS, "idle": idle, "within": self.within}
         if self._mine is None:
             return
         if self._posted is not self._mine:

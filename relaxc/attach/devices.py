@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import torch
 from relaxc.attach.parameters import ModelParameters
 from relaxc.build.device_kernels import Capability, rebuilt_cubin, usable_cubin
 from relaxc.build.targets import Targets
-from relaxc.errors import BuildError
+from relaxc.errors import BuildError, ModelError
 from relaxc.manifest import FieldPlan, LaunchPlan, Manifest
 from relaxc.wire.layout import FLOAT_BYTES, PLACE_BYTES
 
@@ -70,22 +69,30 @@ def _load(
 ) -> Any:
     """What the plan carries; where the driver is older than that, what an NVRTC of the driver's CUDA makes."""
     capability: Capability = driver.capability(device.index)
-    refused: Exception | None = None
-    for path in _images(folder, plan, capability, driver.version // 1000):
-        try:
-            return runtime.DeviceLibrary(driver, device, device.index, path.read_bytes(), launches)
-        except runtime.DriverError as error:
-            refused = error
+
+    def taken(image: Path) -> Any:
+        return runtime.DeviceLibrary(driver, device, device.index, image.read_bytes(), launches)
+
+    try:
+        return taken(usable_cubin(folder, plan, capability))
+    except runtime.DriverError as error:
+        refused = error
+    try:
+        return taken(rebuilt_cubin(folder, plan, capability, None, driver.version // 1000))
+    except runtime.DriverError as error:
+        refused = error
+    except BuildError as error:  # no NVRTC: what the driver has against the plan's own is what to tell
+        raise refusal(refused, driver.version) from error
     raise refusal(refused, driver.version) from refused
 
 
-def _images(folder: Path, plan: Manifest, capability: Capability, major: int) -> Iterator[Path]:
-    yield usable_cubin(folder, plan, capability)
-    yield rebuilt_cubin(folder, plan, capability, None, major)
-
-
-def refusal(error: Exception | None, version: int) -> BuildError:
+def refusal(error: Exception, version: int) -> BuildError | ModelError:
     """Of a driver that takes no kernels."""
+    if "OUT_OF_MEMORY" in str(error):
+        return ModelError(
+            "RX0425", f"no room for the plan's kernels on the GPU: {_lower(error)}",
+            "free memory of the GPU, which other processes may hold, or take a smaller model",
+        )  # fmt: skip
     cuda = f"{version // 1000}.{version % 1000 // 10}"
     return BuildError(
         "RX0536", f"the driver, which is of CUDA {cuda}, does not take the plan's kernels: {_lower(error)}",
@@ -93,7 +100,7 @@ def refusal(error: Exception | None, version: int) -> BuildError:
     )  # fmt: skip
 
 
-def _lower(error: Exception | None) -> str:
+def _lower(error: Exception) -> str:
     return " ".join(str(error).split())
 
 

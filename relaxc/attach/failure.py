@@ -4,6 +4,8 @@ closed connections too, so workers leave records of their own on the board."""
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from relaxc.attach.board import OTHERS, Board
@@ -12,6 +14,7 @@ from relaxc.errors import ExchangeError, ModelError
 
 BROKEN = "an exception ended backward midway"
 RESTART = "restart the run from the last checkpoint"
+TOGETHER = "call it after the same iteration on all workers; where their loops differ in length, train within join()"
 
 
 class Watch:
@@ -24,6 +27,15 @@ class Watch:
         self._told: ExchangeError | None = None
         self.start, self.stop = self._board.start, self._board.stop
 
+    @contextmanager
+    def within(self, call: str) -> Iterator[None]:
+        """Others are told that this worker is in that call, where they wait for it elsewhere."""
+        self._board.within = call
+        try:
+            yield
+        finally:
+            self._board.within = ""
+
     def on_wait(self, _seconds: float, iteration: int = -1) -> None:
         """Called in slices while waiting. Another worker's failure ends this worker's wait too."""
         self._board.waited = time.monotonic()
@@ -32,7 +44,8 @@ class Watch:
 
     def on_failure(self, iteration: int, bucket: int, peer: int, what: str) -> NoReturn:
         if self._told is None:
-            self._told = self._judge({"iteration": iteration, "bucket": bucket, "peer": peer, "what": what})
+            mine = {"iteration": iteration, "bucket": bucket, "peer": peer, "what": what, "within": self._board.within}
+            self._told = self._judge(mine)
         raise self._told
 
     def on_broken(self, iteration: int) -> None:
@@ -55,11 +68,22 @@ class Watch:
         if absent:
             self._board.judge(absent)
         cause = next((r for r in records.values() if r["bucket"] >= 0 or r["what"] == BROKEN), mine)
+        inside = {r: record["within"] for r, record in records.items() if record.get("within")}
+        if inside and len(inside) < len(records) and not absent:
+            return ExchangeError("RX0603", self._met_elsewhere(mine, inside, records), TOGETHER)
         idle = [r for r, record in records.items() if record.get("idle") and r != self._rank]
         broken = [r for r, record in records.items() if record["what"] == BROKEN]
         shown = mine if mine["bucket"] >= 0 else cause
         apart = "" if absent or idle or broken else _apart(records)
         return ExchangeError("RX0603", self._sentence(shown, broken, absent, idle, apart), RESTART)
+
+    def _met_elsewhere(self, mine: dict[str, Any], inside: dict[int, str], records: dict[int, dict[str, Any]]) -> str:
+        call = next(iter(inside.values()))
+        train = _list([r for r in records if r not in inside])
+        return (
+            f"rank {self._rank}: the exchange failed at {_place(mine)}; rank {_list([*inside])} is in {call} while "
+            f"rank {train} trains on ({short(mine['what'])})"
+        )
 
     def _sentence(
         self, shown: dict[str, Any], broken: list[int], absent: list[int], idle: list[int], apart: str

@@ -22,7 +22,8 @@ from relaxc.topology.spectrum import AT, SURELY, connected, smallest_eigenvalue
 from relaxc.topology.topology import from_plain
 from relaxc.topology.trees import not_a_tree
 
-LARGEST_BLOCK = 2**31 - 1
+LARGEST_BLOCK = 2**31 - 2**13
+"""Elements that a kernel takes as one: it counts in 32 bits, and ends up to a block of threads' runs behind."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ def fit_programs(
         _in_step(manifest.bodies[body].program, place) for body, place in zip(schedule.bodies, placed, strict=True)
     ]
     buckets = program_buckets(manifest, read.parameters, schedule.bodies, together)
+    _refuse_large(manifest, read, schedule.bodies)
     if buckets:
         _refuse_lbfgs(optimizers)
     for bucket in buckets:
         program = _program(manifest, bucket)
         _refuse_workers(program, schedule.workers)
-        _refuse_large(program, read, bucket)
     fitted = list(_fit(manifest, read, schedule, buckets))
     return FittedPrograms(
         tuple(placed), buckets, tuple(piece for one in fitted for piece in one.pieces),
@@ -153,17 +154,22 @@ def _unsettled(body: BodyPlan, workers: int) -> Iterator[str]:
             yield f"{needs} {body.above:.3g}: what workers disagree about never dies out; use lazy({topology})"
 
 
-def _refuse_large(program: ProgramPlan, read: ModelParameters, bucket: Bucket) -> None:
-    """What a kernel takes as one block is counted in 32 bits."""
-    units = {t.exchange.codec.unit for t in program.transfers if t.exchange.codec is not None}
-    if units <= {"block"} and not any(fragment.label == "measure" for fragment in program.fragments):
-        return
-    for number in bucket.parameters:
-        if read.parameters[number].elements > LARGEST_BLOCK:
+def _refuse_large(manifest: Manifest, read: ModelParameters, bodies: Sequence[int]) -> None:
+    for parameter, body in zip(read.parameters, bodies, strict=True):
+        if parameter.elements > LARGEST_BLOCK and _takes_whole(manifest.bodies[body]):
             raise ModelError(
-                "RX0416", f"parameter {read.parameters[number].name} is too large to be one block",
+                "RX0416", f"parameter {parameter.name} has {parameter.elements:,} elements, too many to be one block",
                 "use a codec `per block`, or exclude the parameter with a selector",
             )  # fmt: skip
+
+
+def _takes_whole(body: BodyPlan) -> bool:
+    """Whether some kernel takes a tensor, or a worker's chunk of it, as one block."""
+    program = body.program
+    exchanges = [t.exchange for t in program.transfers] if program is not None else []
+    exchanges += [body.gradient.exchange] if body.gradient is not None else []
+    measures = program is not None and any(fragment.label == "measure" for fragment in program.fragments)
+    return measures or any(e.codec is not None and e.codec.unit != "block" for e in exchanges)
 
 
 def _refuse_lbfgs(optimizers: Sequence[torch.optim.Optimizer]) -> None:

@@ -40,10 +40,11 @@ class Flight:
 @dataclass
 class LaneCounts:
     """`staleness` is the largest age, in iterations, of what has landed; `waiting_seconds` what launches have waited
-    for their partners."""
+    for their partners, `exposed_seconds` what the loop waited for those that may not become older."""
 
     launches: int = 0
     landed: int = 0
     dropped: int = 0
     waiting_seconds: float = 0.0
+    exposed_seconds: float = 0.0
     staleness: int = 0

@@ -69,7 +69,11 @@ class Lane:
         if flight is None:
             return False
         if most and t - flight.t >= most and flight.stage in (Stage.OFFERED, Stage.UNDER_WAY):
-            self._wait(flight)
+            begun = time.monotonic()
+            try:
+                self._wait(flight)
+            finally:
+                self.counts.exposed_seconds += time.monotonic() - begun
         if flight.stage is Stage.DROPPED:
             self._drop(flight, t)
         elif flight.stage is Stage.ARRIVED:
@@ -225,6 +229,7 @@ class Lane:
     def _land(self, flight: Flight) -> None:
         self.landing, self.flight = flight, None
         for transfer, job in zip(self.transfers, flight.jobs, strict=True):
+            self.operations.over(job)  # asked on this thread, whose stream then comes behind the messages
             for site in self.sites:
                 self._traffic.place(site, transfer, job, flight.meetings[transfer])
 

@@ -22,7 +22,7 @@ from relaxc.attach.devices import device_library, on_device
 from relaxc.attach.engine import make_engine
 from relaxc.attach.failure import Watch
 from relaxc.attach.fitting import FittedPrograms, disconnected, fit_programs, refuse_backend, unfit, unsettled
-from relaxc.attach.footprint import bytes_needed, refuse_full
+from relaxc.attach.footprint import bytes_needed, refuse_full, scratch_needed
 from relaxc.attach.groups import Groups, lost, make_groups
 from relaxc.attach.ordered import by_host, by_nccl, over_nccl
 from relaxc.attach.parameters import ModelParameters, read_parameters
@@ -121,7 +121,8 @@ class Plan:
             fitted = fit_programs(manifest, read, schedule, optimizers)
             shaky = unsettled(manifest, groups.workers)
             kernels = self._kernels(runtime, read.device)
-            refuse_full(bytes_needed(manifest, read, schedule, fitted), read.device)
+            needed = bytes_needed(manifest, read, schedule, fitted) + scratch_needed(manifest, read)
+            refuse_full(needed, read.device)
         except RelaxError as error:
             if run is None:
                 agree(groups, error, {})

@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relaxc.errors import BuildError
+
 if TYPE_CHECKING:
     from relaxc.attach.flight import Flight
     from relaxc.attach.lanes import Lane
@@ -20,8 +22,12 @@ class Recorder:
     """Writes `PATH/rankR.jsonl`, each line as it comes."""
 
     def __init__(self, path: Path, rank: int) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self._file = (path / f"rank{rank}.jsonl").open("w", encoding="utf-8", buffering=1)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._file = (path / f"rank{rank}.jsonl").open("w", encoding="utf-8", buffering=1)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise BuildError("RX0520", f"can't write a record to {path}: {why}", "give another folder") from error
 
     def write(self, event: str, lane: Lane, flight: Flight, t: int) -> None:
         line = {

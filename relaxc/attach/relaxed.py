@@ -175,7 +175,7 @@ class Relaxed:
                 "RX0617", "consensus() within join(): workers that have run out can't take part",
                 "evaluate behind the loop, or before join()",
             )  # fmt: skip
-        with self.swap():
+        with self._watch.within("consensus()"), self.swap():
             outer = self._programs if self._consensus.depth == 0 else None
             if outer is not None and outer.asynchrony is not None:
                 outer.come_to_rest()
@@ -272,10 +272,18 @@ class Relaxed:
     @contextmanager
     def record(self, path: str | Path) -> Iterator[None]:
         """Within it each worker writes what its asynchronous exchanges do to `path/rankR.jsonl`: launches, landings and
-        drops, with the iteration and the partners. `relaxc.program.record` reads it."""
+        drops, with the iteration and the partners. `relaxc.program.record` reads it.
+
+        Raise ExchangeError (RX0626) where nothing is asynchronous, the plan is detached or a record is being made, and
+        BuildError (RX0520) where the file can't be written.
+        """
         asynchrony = self._programs.asynchrony if self._programs is not None else None
         if asynchrony is None:
             raise ExchangeError("RX0626", "nothing of this plan is asynchronous, so there is nothing to record")
+        if not self._finalizer.alive:
+            raise ExchangeError("RX0626", "the plan has been detached", "record before detach()")
+        if asynchrony.recorder is not None:
+            raise ExchangeError("RX0626", "a record is being made already, and there can be one", "end it first")
         with closing(Recorder(Path(path), self._schedule.rank)) as recorder:
             asynchrony.record(recorder)
             try:

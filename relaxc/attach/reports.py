@@ -32,6 +32,7 @@ def _with_programs(stats: dict[str, Any], programs: Programs) -> dict[str, Any]:
         stats["staleness"] = max(stats["staleness"], programs.asynchrony.oldest)
         for lane in programs.asynchrony.lanes:
             counters = {key: value + counters[key] for key, value in lane.operations.counters().items()}
+            counters["exposed_seconds"] += lane.counts.exposed_seconds
     for key in ("bytes_sent", "exchange_seconds", "kernel_seconds", "exposed_seconds", "trips"):
         stats[key] += counters[key]
     return {

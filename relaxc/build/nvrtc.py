@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,11 +89,11 @@ def _ask(path: str) -> Nvrtc | None:
 
 def number_of(nvrtc: Nvrtc, architecture: str) -> int:
     """80 for sm_80. Raises BuildError RX0531 for what this NVRTC does not compile for."""
-    match = re.fullmatch(r"sm_(\d+)", architecture)
-    if match is None or int(match[1]) not in nvrtc.architectures:
-        known = ", ".join(f"sm_{n}" for n in nvrtc.architectures)
+    named = {f"sm_{number}": number for number in nvrtc.architectures}
+    if architecture not in named:
+        known = ", ".join(named)
         raise BuildError("RX0531", f"{nvrtc} does not compile for {architecture}", f"it knows {known}")
-    return int(match[1])
+    return named[architecture]
 
 
 def compile_source(nvrtc: Nvrtc, source: str, name: str, options: Sequence[str]) -> Compiled:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from relaxc.emit.section import Builder
 from relaxc.program.ir import Apply, Chosen, Constant, Dither, Expression, Read, Reduce, Transform
 from relaxc.wire.numbers import LONGEST_PRODUCT
@@ -76,7 +78,8 @@ class Arithmetic:
 
     def divide(self, above: int, below: int) -> int:
         divisor = self.builder.values[below]
-        return self.builder.add("over" if divisor.op == "constant" and divisor.detail else "divide", above, below)
+        plain = divisor.op == "constant" and np.float32(divisor.detail or 0) != 0  # f32 may have nothing so small
+        return self.builder.add("over" if plain else "divide", above, below)
 
     def power(self, base: Expression, exponent: Expression) -> int:
         match self.resolved(exponent):

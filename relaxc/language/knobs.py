@@ -37,12 +37,14 @@ class Range:
 @dataclass(frozen=True, slots=True)
 class Knobs:
     """`parameters` maps a knob to the parameter that it sets, where the form that is chosen has it. `form` chooses the
-    file. `idle` are knobs that are understood and do nothing here, with the reason. `within` are the numbers that make
+    file. `idle` are knobs that are understood and do nothing here, with the reason. `in_step` are forms that are never
+    asynchronous, with the reason. `within` are the numbers that make
     sense for a parameter."""
 
     parameters: Mapping[str, str]
     form: Callable[[Clauses, Names], str]
     idle: Mapping[str, str] = field(default_factory=dict)
+    in_step: Mapping[str, str] = field(default_factory=dict)
     within: Mapping[str, Range] = field(default_factory=dict)
 
     @property
@@ -62,13 +64,13 @@ def _weights(clauses: Clauses, names: Names) -> str:
     """A plain mix of coded weights would keep the codec's error for ever."""
     clause = clauses.get("compress")
     if clause is None or (isinstance(clause.value, syntax.Name) and _is_none(clause.value, names)):
-        if isinstance(_delay(clauses, names), Async):
+        if is_asynchronous(clauses, names):
             return "weights_async"
         return "weights_late" if _late(clauses, names) else "weights"
     use = Reader(names, {}, Report()).codec(clause.value)
     if use is None or not decodes_near(use):
         return "weights_compressed"
-    return "weights_near_async" if isinstance(_delay(clauses, names), Async) else "weights_near"
+    return "weights_near_async" if is_asynchronous(clauses, names) else "weights_near"
 
 
 def _is_none(e: syntax.Name, names: Names) -> bool:
@@ -87,8 +89,12 @@ def _delay(clauses: Clauses, names: Names) -> int | Async | None:
     return 0 if clause is None else Reader(names, {}, Report()).delay(clause.value)
 
 
+def is_asynchronous(clauses: Clauses, names: Names) -> bool:
+    return isinstance(_delay(clauses, names), Async)
+
+
 def _updates(clauses: Clauses, names: Names) -> str:
-    if isinstance(_delay(clauses, names), Async):
+    if is_asynchronous(clauses, names):
         return "updates_async"
     return "updates_late" if _late(clauses, names) else "updates"
 
@@ -109,20 +115,21 @@ KNOBS = {
         _weights,
         {"route": "a mix goes to its neighbours in `topology`",
          "feedback": "what a codec loses is in the next change, or it decodes near"},
+        {"weights_compressed": "each change counts from what its receivers have of all before it"},
     ),
     "updates": Knobs(
         {"every": "period", "compress": "compress", "rate": "rate", "momentum": "momentum", "delay": "late",
          "feedback": "feedback", "route": "route"},
         _updates,
         {"topology": NO_TOPOLOGY},
-        {"rate": Range(0.0, math.inf, "no step along what all have moved, or one away from it", open_=True),
+        within={"rate": Range(0.0, math.inf, "no step along what all have moved, or one away from it", open_=True),
          "momentum": MOMENTUM},
     ),
     "momentum": Knobs(
         {"warmup": "warmup", "compress": "compress", "feedback": "feedback", "b1": "b1", "b2": "b2", "eps": "eps"},
         _momentum,
         {"topology": NO_TOPOLOGY},
-        {"b1": MOMENTUM, "b2": MOMENTUM, "eps": Range(0.0, math.inf, "Adam divides by the root plus this")},
+        within={"b1": MOMENTUM, "b2": MOMENTUM, "eps": Range(0.0, math.inf, "Adam divides by the root plus this")},
     ),
 }  # fmt: skip
 

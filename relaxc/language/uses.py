@@ -9,7 +9,7 @@ from relaxc.language import format, library, syntax
 from relaxc.language.body_values import check_values
 from relaxc.language.definitions import Definitions, Found
 from relaxc.language.diagnostics import Label
-from relaxc.language.knobs import KNOBS, WITHOUT, Clauses, Knobs
+from relaxc.language.knobs import KNOBS, WITHOUT, Clauses, Knobs, is_asynchronous
 from relaxc.language.names import Scope
 from relaxc.language.purposes import kinds_of
 from relaxc.language.reading import Reader
@@ -95,6 +95,11 @@ class Checker:
         knobs = KNOBS[quantity]
         given = self._knobs(item.clauses or (), knobs, quantity)
         name = knobs.form(given, self.defined.names)
+        if name in knobs.in_step and is_asynchronous(given, self.defined.names):
+            help_ = "take modulo(8bit), which decodes near the receiver's own value, or a delay in iterations"
+            self.report.error("RX0203", "weights in this codec can't be exchanged asynchronously", given["late"].span,
+                              knobs.in_step[name], help_)  # fmt: skip
+            return None
         (definition,) = [i for i in library.knobs(name).items if isinstance(i, syntax.Algorithm)]
         effective = self._effective(given, definition)
         made = self._made(item, test, Found(definition, Names({}, {})), effective)

@@ -83,7 +83,8 @@ class Asynchronous:
         if outcome == DROP:
             del scope.store.aloft[after.block, worker]
             return False
-        return outcome == LAND or (outcome == WAIT and bool(after.most) and now - flight.since >= after.most)
+        due = bool(after.most) and now - flight.since >= after.most
+        return outcome == LAND or (outcome == WAIT and due and there)  # all are in step: who waited would wait for ever
 
     def _peers(self, flight: Flight) -> Peers | None:
         return self.arrivals.peers(flight) if flight.neighbours else None

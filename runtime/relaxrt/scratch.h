@@ -2,12 +2,17 @@
 // the thread has worked on needed.
 #pragma once
 #include <cstdint>
+#include <new>
 
 #include "inline.h"
 
 namespace relaxrt {
 
 constexpr int64_t CACHE_LINE = 64;
+
+struct no_scratch : std::bad_alloc {
+  const char* what() const noexcept override { return "no memory for a kernel's scratch: a tensor is one block to it"; }
+};
 
 struct scratch {
   void* memory = nullptr;
@@ -33,8 +38,8 @@ RELAXRT_SHARED scratch& opened(int32_t arrays, int32_t items) {
   if (mine.bytes < wanted) {
     __builtin_free(mine.memory);
     mine.memory = __builtin_malloc(uint64_t(wanted));
-    if (!mine.memory) __builtin_trap();
-    mine.bytes = wanted;
+    mine.bytes = mine.memory ? wanted : 0;
+    if (!mine.memory) throw no_scratch();
   }
   return mine;
 }

@@ -308,6 +308,83 @@ def test_a_plan_without_anything_asynchronous_has_nothing_to_record(pool: Pool, 
         assert "nothing of this plan is asynchronous" in said
 
 
+def recorded_twice(rank: int, workers: int, folder: str) -> tuple[list[str], int]:
+    from loops import refused
+
+    weights, optimizer, relaxed = start(rank, PAIRS)
+    said = []
+
+    def record(path: str) -> None:
+        with relaxed.record(path):
+            pass
+
+    with relaxed.record(f"{folder}/outer"):
+        said.append(refused("RX0626", lambda: record(f"{folder}/inner")))
+        for _ in range(20):
+            step(weights, optimizer, rank)
+    said.append(refused("RX0520", lambda: record("/dev/null/record")))
+    relaxed.detach()
+    said.append(refused("RX0626", lambda: record(f"{folder}/late")))
+    lines = (Path(folder) / "outer" / f"rank{rank}.jsonl").read_text().splitlines()
+    return said, sum('"launch"' in line for line in lines)
+
+
+def test_there_is_one_record_at_a_time(pool: Pool, tmp_path: Path) -> None:
+    for (twice, nowhere, late), launches in pool.run(recorded_twice, 2, str(tmp_path)):
+        assert "being made already" in twice and "/dev/null/record" in nowhere and "detached" in late
+        assert launches > 0, "the one that was refused has ended the other"
+
+
+def at_most_two_late(rank: int, workers: int) -> tuple[float, float]:
+    weights, optimizer, relaxed = start(rank, "relax weights { delay = async(max = 2) }")
+    begun = time.monotonic()
+    for _ in range(6):
+        time.sleep(0.1 * rank)
+        step(weights, optimizer, rank)
+    took = time.monotonic() - begun
+    exposed = relaxed.stats()["exposed_seconds"]
+    relaxed.detach()
+    return exposed, took
+
+
+def test_waiting_for_what_may_not_become_older_is_exposed(pool: Pool) -> None:
+    (fast, took), (slow, _) = pool.run(at_most_two_late, 2)
+    assert fast > 0.5 * took > 2 * slow, (fast, took, slow)
+
+
+def followed(rank: int, workers: int) -> tuple[int, set[str]]:
+    """On which threads it is asked whether jobs are over, which makes their streams come behind the messages."""
+    import threading
+
+    weights, optimizer, relaxed = start(rank, RING)
+    asked: set[str] = set()
+
+    class Asking:
+        def __init__(self, operations: Any) -> None:
+            self.operations = operations
+
+        def over(self, job: Any) -> Any:
+            asked.add("trainer" if threading.current_thread() is threading.main_thread() else "matchmaker")
+            return self.operations.over(job)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.operations, name)
+
+    for lane in relaxed._programs.asynchrony.lanes:
+        lane.operations = Asking(lane.operations)
+    while relaxed.stats()["landed"] < 3:
+        step(weights, optimizer, rank)
+        time.sleep(0.01)
+    landed = relaxed.stats()["landed"]
+    relaxed.detach()
+    return landed, asked
+
+
+def test_what_lands_is_behind_its_messages_on_the_trainers_stream(pool: Pool) -> None:
+    """The matchmaker's thread, which sees them arrive, has another stream on a GPU."""
+    assert all(asked == {"trainer", "matchmaker"} for _, asked in pool.run(followed, 2))
+
+
 def test_pairs_of_whoever_is_ready_are_refused_on_nccl() -> None:
     from relaxc.attach.fitting import refuse_backend
     from relaxc.errors import ExchangeError

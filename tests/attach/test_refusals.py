@@ -135,3 +135,55 @@ def outside(rank: int, workers: int) -> None:
 
 def test_without_torch_distributed(pool: Pool) -> None:
     pool.run(outside, 1)
+
+
+@pytest.mark.parametrize("spec", [
+    "relax gradients { compress = topk(1%) }", "relax gradients { compress = ternary }", "relax with dgc",
+    "algorithm a { step  weight = mix(weight / (1 + norm(weight)), ring) }\nrelax with a",
+])  # fmt: skip
+def test_a_tensor_that_is_too_large_to_be_one_block(spec: str) -> None:
+    """A kernel counts the elements of a block in 32 bits; with blocks of their own tensors may have any size."""
+    from types import SimpleNamespace
+
+    from relaxc.attach import fitting
+    from relaxc.errors import ModelError
+    from relaxc.wire.parameters import Parameter
+
+    def fit(text: str, elements: int) -> None:
+        manifest, read = loops.plan(text).manifest, SimpleNamespace(parameters=[Parameter(0, "w", (elements,), "bf16")])
+        fitting._refuse_large(manifest, read, [0])  # type: ignore[arg-type]
+
+    fit(spec, 2**31 - 2**13)
+    fit("relax gradients { compress = 4bit }", 2**33)
+    with pytest.raises(ModelError, match="RX0416: parameter w has 2,147,483,656 elements"):
+        fit(spec, 2**31 + 8)
+
+
+def short_of_memory(rank: int, workers: int) -> str:
+    """topk takes a tensor as a block, and so needs scratch as large: here there is none to be had."""
+    import resource
+
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.zeros(1 << 25))
+    relaxed = loops.plan("relax gradients { compress = topk(10) }").attach(
+        model, torch.optim.SGD([model.weight], 0.1), timeout=30
+    )
+    loss = model.weight.sum()
+    model.weight.grad = torch.zeros(1 << 25)
+    pages = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115, PTH123
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages + (200 << 20), before[1]))
+    try:
+        return loops.refused("RX0603", lambda: backward(loss, relaxed))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def backward(loss: torch.Tensor, relaxed: Any) -> None:
+    loss.backward()  # type: ignore[no-untyped-call]
+    relaxed.complete()
+
+
+def test_a_kernel_that_gets_no_memory_ends_in_an_error(pool: Pool) -> None:
+    for said in pool.run(short_of_memory, 1):
+        assert "no memory for a kernel's scratch" in said

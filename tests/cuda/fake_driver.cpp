@@ -129,6 +129,7 @@ int cuLaunchKernel(void* function, unsigned blocks, unsigned, unsigned, unsigned
 
 int cuGetErrorName(int error, const char** name) {
   *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : error == 100 ? "CUDA_ERROR_NO_DEVICE"
+        : error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
         : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : nullptr;
   return *name != nullptr ? 0 : 1;
 }

@@ -27,7 +27,7 @@ from relaxc.build.targets import Targets
 from relaxc.emit.cuda import emit_cuda
 from relaxc.emit.exchanges import Kernels
 from relaxc.emit.programs import program_plan
-from relaxc.errors import BuildError, RelaxError
+from relaxc.errors import BuildError, ModelError, RelaxError
 from relaxc.language.source import Source
 from relaxc.resources import folder
 from relaxc.schedule.schedule import make_schedule
@@ -167,6 +167,17 @@ def test_a_driver_older_than_the_cubin(monkeypatch: pytest.MonkeyPatch, runtime:
         "image is available for execution on the device (CUDA_ERROR_NO_BINARY_FOR_GPU)"
     )
     assert error.help == "update the driver, or have the NVRTC of its CUDA: pip install nvidia-cuda-nvrtc-cu12"
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: iter(()))
+    without = refused(lambda: devices._load(runtime, found, CUDA0, [], plan.folder, plan.manifest))
+    assert (without.code, without.message) == (error.code, error.message), "what the driver says, not that NVRTC lacks"
+
+
+def test_no_room_for_the_kernels(monkeypatch: pytest.MonkeyPatch, runtime: Any, driver: str) -> None:
+    plan = compiled(Targets(False, ("sm_80",)))
+    assert plan.folder is not None
+    with_driver(monkeypatch, driver, REFUSES="cuModuleLoadData", ERROR=2, CAPABILITY=80)
+    with pytest.raises(ModelError, match=r"RX0425: no room for the plan's kernels on the GPU.*OUT_OF_MEMORY"):
+        devices._load(runtime, runtime.Driver(driver), CUDA0, [], plan.folder, plan.manifest)
 
 
 def test_a_library_that_is_no_driver(runtime: Any) -> None:
@@ -189,8 +200,11 @@ def test_where_a_model_may_be() -> None:
 
 def launches() -> list[Any]:
     found = []
-    for name in ("bytegrad", "dgc", "choco", "moniqua", "natural", "qsgd"):
-        typed = pipeline.to_typed(pipeline.to_spec(Source.read(folder("specs") / f"{name}.relax"), {}))
+    sources = [Source.read(folder("specs") / f"{name}.relax") for name in (
+        "bytegrad", "dgc", "choco", "moniqua", "natural", "qsgd"
+    )]  # fmt: skip
+    for source in (*sources, Source("more", "relax gradients { compress = topk(1e20) }")):
+        typed = pipeline.to_typed(pipeline.to_spec(source, {}))
         kernels = Kernels(("f32", "f64"))
         for body in pipeline.to_paths(typed.program).bodies:
             if body.gradient is not None:
@@ -243,6 +257,17 @@ def test_what_a_plan_of_gradients_needs() -> None:
         plan = relaxc.compile(text, model=model)
         schedule = make_schedule(plan.manifest, read.parameters, 1, 0)
         assert footprint.bytes_needed(plan.manifest, read, schedule, nothing) == bytes, text
+
+
+def test_what_a_kernel_needs_while_it_runs() -> None:
+    """topk takes a tensor as one block: 12 bytes of scratch for each element of the largest; a block of 512 needs none."""
+    model = nn.Sequential(nn.Linear(1000, 10, bias=False), nn.Linear(10, 7))
+    read = read_parameters(model)
+    topk = relaxc.compile("relax gradients { compress = topk(1%) }", model=model)
+    assert footprint.scratch_needed(topk.manifest, read) == 12 * 10_000
+    assert (
+        footprint.scratch_needed(relaxc.compile("relax gradients { compress = 8bit }", model=model).manifest, read) == 0
+    )
 
 
 def test_memory_is_measured_without_making_it() -> None:

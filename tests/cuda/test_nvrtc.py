@@ -124,7 +124,7 @@ def test_an_error_of_the_text_names_its_line_and_a_log(root: Path) -> None:
 
 
 def test_an_architecture_that_is_not_known(root: Path) -> None:
-    for name in ("sm_81", "sm_7", "hopper", "sm_80a", ""):
+    for name in ("sm_81", "sm_7", "hopper", "sm_80a", "sm_080", "sm_٨٠", ""):
         error = refused(lambda name=name: cubins.build_cubin(PLAIN, name))
         assert error.code == "RX0531"
         assert f"does not compile for {name}" in error.message

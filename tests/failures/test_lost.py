@@ -52,6 +52,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "own fault": {"workers": 3, "ranks": {1: {"at": 3, "act": "fault"}}},
     "own fault inside": {"workers": 3, "spec": "none", "ranks": {1: {"at": 3, "act": "fault", "inside": True}}},
     "fewer": {"workers": 3, "ranks": {2: {"steps": 3, "detach": True}}},
+    "fewer, consensus": {"workers": 3, "spec": "mix", "ranks": {2: {"steps": 3, "consensus": True}}},
     "fewer, alive": {"workers": 3, "spec": "none", "ranks": {2: {"steps": 3, "linger": 15}}},
 }  # fmt: skip
 
@@ -134,3 +135,9 @@ def test_a_worker_that_trains_fewer_steps(nursery: Nursery, scenarios: Scenarios
         assert "rank 2" in error["text"].split(";")[1]
     nursery.wait(scenarios[name], 30)
     assert scenarios[name][2].status == 0
+
+
+def test_a_worker_that_is_in_consensus_early(nursery: Nursery, scenarios: Scenarios) -> None:
+    for error in survivors(nursery, scenarios["fewer, consensus"], 2, extra=5):
+        assert "rank 2 is in consensus() while rank 0, 1 trains on" in error["text"]
+        assert "train within join()" in error["text"]

@@ -67,12 +67,18 @@ def _topology(judged: Judged, topology: Topology, workers: int, report: Report) 
 
 
 def _left_out(topology: Topology, workers: int, judged: Judged, report: Report) -> None:
-    """Pairs of an odd number."""
+    """Pairs of an odd number, or a graph of fewer workers."""
     meeting = rows(topology, workers, 0, 0)
-    if workers > 1 and changes(topology) and any(len(row) == 1 for row in meeting):
-        report.warn("RX0378", f"in each round of {topology} of {workers} workers one is alone",
-                    place_of_mix(judged, topology), "pairs of an odd number",
-                    "start an even number of workers, or take one_peer_exponential")  # fmt: skip
+    alone = sum(len(row) == 1 for row in meeting)
+    if workers == 1 or not changes(topology) or not alone:
+        return
+    if max(map(len, meeting)) == 2 and alone == workers % 2:
+        why = "pairs of an odd number", "start an even number of workers, or take one_peer_exponential"
+    else:
+        why = "nobody is linked to them there", "start as many workers as have links, or add links to the others"
+    who = "one is" if alone == 1 else f"{alone} are"
+    report.warn("RX0378", f"in each round of {topology} of {workers} workers {who} alone",
+                place_of_mix(judged, topology), *why)  # fmt: skip
 
 
 def _settles(topology: Topology, workers: int, judged: Judged, report: Report) -> None:

@@ -33,6 +33,7 @@ SPECS = {
     "all": "relax gradients { compress = 8bit, feedback = both }",
     "ring": "relax gradients { compress = 4bit, route = ring }",
     "late": "relax gradients { compress = 8bit, delay = 1 }",
+    "mix": "relax weights { topology = ring }",
     "ready": "relax weights { topology = ready_pairs(complete), delay = async }",
     "pairs": "relax weights { topology = random_pairs, delay = async }",
     "ring weights": "relax weights { topology = ring, delay = async }",
@@ -137,6 +138,9 @@ def train(job, log):
             log("step", number=number)
             step(model, optimizer, job["rank"])
             time.sleep(0.02)
+        if job.get("consensus"):
+            with relaxed.consensus():
+                pass
     if job.get("linger"):
         time.sleep(job["linger"])
 

@@ -97,6 +97,14 @@ def test_pairs_of_an_odd_number_and_one_worker() -> None:
     assert said("relax with swarm_blocking", 1) == said("relax gradients", 1) == ["warning RX0379"]
 
 
+def test_a_graph_of_fewer_workers(tmp_path: Path) -> None:
+    (tmp_path / "three.txt").write_text("0 1\n1 2\n2 0\n")
+    text = f'relax weights {{ topology = shuffled(edges("{tmp_path}/three.txt")) }}'
+    assert said(text, 3) == [] and said(text, 4) == ["warning RX0378"]
+    (warning,) = diagnostics(text, 4)
+    assert "linked" in str(warning) and "pairs" not in str(warning), "four is even, and three of them are no pairs"
+
+
 def test_how_far_to_move_towards_what_codes_say() -> None:
     assert said("relax with choco { gamma = 1.27 }") == []
     assert said("relax with choco { gamma = 1.29 }") == ["warning RX0371"]

@@ -104,3 +104,13 @@ def test_equal_workers_keep_a_unit_that_f32_can_count_in() -> None:
         follow(codec, message, x, states)
     zeros = np.zeros(20, np.float32)
     assert not decode(codec, encode(codec, zeros), 20, np.float32, zeros).any()
+
+
+@pytest.mark.parametrize("c", [0.01, 1.0, 3.7, 1e6, 1e-20])
+def test_values_that_differ_in_sign_alone(c: float) -> None:
+    """Before any distance is known c and -c are turns that are the same modulo 2^10, with the same residue."""
+    x = np.full(700, c, np.float32)
+    x[::3] *= -1
+    for own in (x, -x):
+        assert not trusted(modulo(), encode(modulo(), own), -own).any()
+        assert trusted(modulo(), encode(modulo(), own), own).all()

@@ -85,6 +85,20 @@ def test_workers_at_their_own_pace(workers: int) -> None:
     assert last.iterations == 40 and last.loss < 0.2 * first.loss
 
 
+@pytest.mark.parametrize("text", [
+    "relax weights { delay = async(max = 1) }",
+    "relax weights { delay = async(max = 2), topology = random_pairs }",
+    "relax weights { delay = async(max = 3), every = 4 }",
+    "relax with async_average { late = async(max = 3) }",
+    "algorithm a { step  every 2 { weight += delay(mean(weight) - weight, async(max = 3)) } } relax with a",
+])  # fmt: skip
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_that_may_be_so_late_at_most(text: str, workers: int) -> None:
+    """Who is ahead lands no launch that the others have yet to make."""
+    first, last = (trained(text, workers).looks[i] for i in (0, -1))
+    assert last.iterations == 40 and last.loss < 0.3 * first.loss
+
+
 def test_what_is_launched_beside_a_mean() -> None:
     text = ASYNC.replace("step", "grad = mean(grad) step")
     assert trained(text).looks[-1].loss == pytest.approx(trained(EXACT).looks[-1].loss, rel=1e-3)
