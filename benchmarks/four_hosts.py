@@ -35,7 +35,7 @@ HOSTS = 4
 RATES = (100, 1000)
 TURNS = 6
 EVERY_STEP_BASELINES = ("DDP", "DDP, fp16 hook", "DDP, PowerSGD rank 4")
-ALONE = "no exchange"
+ALONE, LOCAL = "no exchange", "post-local SGD"
 ASKED = {"every step": 0.5, "periodic": 0.5, "asynchronous": 1.05}
 SLACK = 0.02
 """Held-out loss, in nats, by which a way may lie above a baseline and count as equal: other seeds differ by as much."""
@@ -166,12 +166,16 @@ def against(found: Found, baseline: str, at: str) -> Figure:
 
 def figures(megabits: int, found: Found) -> list[Figure]:
     at = f"at {megabits} Mbit/s"
-    local = exposed(found, "post-local SGD")
     made = [against(found, baseline, at) for baseline in EVERY_STEP_BASELINES if baseline in found]
     made += [
-        Figure(f"{n}: exposed time to post-local SGD's {at}", ASKED["periodic"], exposed(found, n) / local, True)
+        Figure(
+            f"{n}: exposed time to post-local SGD's {at}",
+            ASKED["periodic"],
+            exposed(found, n) / exposed(found, LOCAL),
+            True,
+        )
         for n in PERIODIC
-        if n in found
+        if n in found and LOCAL in found
     ]
     made += [
         Figure(f"{n}: step to one without an exchange {at}", ASKED["asynchronous"],

@@ -57,11 +57,9 @@ class Texts:
             self._manifests[text.text] = pipeline.manifest_of(text, self._settings, self._name, workers)
         return self._manifests[text.text]
 
-    def exchanges(self, choices: Choices, number: int) -> list[ExchangePlan]:
+    def exchanges(self, choices: Choices, number: int) -> tuple[ExchangePlan, ...]:
         """All of a statement that has one way. Raise SpecError."""
-        body = self.manifest(choices).bodies[number]
-        found = [] if body.gradient is None else [body.gradient.exchange]
-        return found + [t.exchange for t in (body.program.transfers if body.program is not None else ())]
+        return self.manifest(choices).bodies[number].exchanges
 
     def is_gradient(self, choices: Choices, number: int) -> bool:
         return self.manifest(choices).bodies[number].gradient is not None

@@ -46,6 +46,19 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     real_bytes: int
     fields: tuple[FieldPlan, ...]
 
+    def scratch_bytes(self, largest: int) -> int:
+        """Of global memory for each thread block, where a segment has `largest` elements at most."""
+        return scratch_bytes(self.scratch_per_element, min(largest, self.per_block or largest))
+
+
+SCRATCH_ROUNDED = 16
+"""Elements of an array in global scratch are a multiple of this (relaxrt/cuda_segment.h, runtime/device_call.cpp)."""
+
+
+def scratch_bytes(per_element: int, elements: int) -> int:
+    """Of a codec block of so many elements."""
+    return per_element * (-(-elements // SCRATCH_ROUNDED) * SCRATCH_ROUNDED)
+
 
 class CodecPlan(msgspec.Struct, frozen=True):
     """`text` is the codec with all its arguments; `fields`, `block` and `unit` are its wire/layout.py. `guarded`: it
@@ -180,6 +193,17 @@ class BodyPlan(msgspec.Struct, frozen=True):
     agreement: str
     staleness: int
     above: float = -1.0
+
+    @property
+    def exchanges(self) -> tuple[ExchangePlan, ...]:
+        """All of them: the gradient's, or those of the program."""
+        gradient = () if self.gradient is None else (self.gradient.exchange,)
+        return gradient + (() if self.program is None else tuple(t.exchange for t in self.program.transfers))
+
+    @property
+    def kernels(self) -> tuple[KernelPlan, ...]:
+        fragments = () if self.program is None else self.program.fragments
+        return tuple(k for part in (self.exchanges, fragments) for one in part for k in one.kernels)
 
 
 class ParameterPlan(msgspec.Struct, frozen=True):

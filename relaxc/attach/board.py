@@ -26,10 +26,9 @@ Record = dict[str, Any]
 
 
 class Board:
-    """`records` are by rank, those that were read so far; `within` is a call of this worker's user in which others wait
-    for it, such as consensus(); `failed` tells that some worker left one; `verdict` names the
-    ranks that some worker found missing; `gone` that the store is lost. The caller sets
-    `waited` to the time whenever it waits for an exchange."""
+    """`records` are by rank, those that were read so far; `failed` tells that some worker left one; `verdict` names the
+    ranks that some worker found missing; `gone` that the store is lost. The caller sets `waited` to the time whenever
+    it waits for an exchange, and `within` to the call of its user that it is in, where all have to come to it."""
 
     def __init__(self, store: Store, rank: int, workers: int) -> None:
         self.records: dict[int, Record] = {}
@@ -57,7 +56,7 @@ class Board:
 
     def post(self, mine: Record) -> None:
         """Publish this worker's failure."""
-        self._mine = mine
+        self._mine = {**mine, "within": self.within}
         self._wake.set()
 
     def collect(self, mine: Record) -> dict[int, Record]:
@@ -94,8 +93,7 @@ class Board:
     def _look(self) -> None:
         if self._mine is None and self._store.check(["failed"]):
             idle = time.monotonic() - self.waited > WAITS
-            at = {"iteration": -1, "bucket": -1, "peer": -1}
-            self._mine = {**at, "what": OTHERS, "idle": idle, "within": self.within}
+            self.post({"iteration": -1, "bucket": -1, "peer": -1, "what": OTHERS, "idle": idle})
         if self._mine is None:
             return
         if self._posted is not self._mine:

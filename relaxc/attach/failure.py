@@ -44,8 +44,7 @@ class Watch:
 
     def on_failure(self, iteration: int, bucket: int, peer: int, what: str) -> NoReturn:
         if self._told is None:
-            mine = {"iteration": iteration, "bucket": bucket, "peer": peer, "what": what, "within": self._board.within}
-            self._told = self._judge(mine)
+            self._told = self._judge({"iteration": iteration, "bucket": bucket, "peer": peer, "what": what})
         raise self._told
 
     def on_broken(self, iteration: int) -> None:

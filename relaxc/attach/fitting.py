@@ -165,11 +165,9 @@ def _refuse_large(manifest: Manifest, read: ModelParameters, bodies: Sequence[in
 
 def _takes_whole(body: BodyPlan) -> bool:
     """Whether some kernel takes a tensor, or a worker's chunk of it, as one block."""
-    program = body.program
-    exchanges = [t.exchange for t in program.transfers] if program is not None else []
-    exchanges += [body.gradient.exchange] if body.gradient is not None else []
-    measures = program is not None and any(fragment.label == "measure" for fragment in program.fragments)
-    return measures or any(e.codec is not None and e.codec.unit != "block" for e in exchanges)
+    fragments = body.program.fragments if body.program is not None else ()
+    measures = any(fragment.label == "measure" for fragment in fragments)
+    return measures or any(e.codec is not None and e.codec.unit != "block" for e in body.exchanges)
 
 
 def _refuse_lbfgs(optimizers: Sequence[torch.optim.Optimizer]) -> None:

@@ -10,13 +10,11 @@ from relaxc.attach.buffers import Memory, make_memory
 from relaxc.attach.fitting import FittedPrograms
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ModelError
-from relaxc.manifest import KernelPlan, Manifest
+from relaxc.manifest import Manifest
 from relaxc.schedule.schedule import Schedule, residual_of
 from relaxc.wire.parameters import ITEM_BYTES
 
 NOWHERE = torch.device("meta")
-SCRATCH_ROUNDED = 16
-"""Elements that a kernel's scratch is made for are a multiple of this (runtime/device_call.cpp)."""
 
 
 def bytes_needed(manifest: Manifest, read: ModelParameters, schedule: Schedule, fitted: FittedPrograms) -> int:
@@ -59,25 +57,9 @@ def scratch_needed(manifest: Manifest, read: ModelParameters) -> int:
     largest: dict[str, int] = {}
     for parameter in read.parameters:
         largest[parameter.dtype] = max(largest.get(parameter.dtype, 0), parameter.elements)
-    dtypes = {kernel.symbol: kernel.dtype for kernel in _kernels(manifest)}
-
-    def of(symbol: str, per_block: int | None, per_element: int) -> int:
-        elements = largest.get(dtypes.get(symbol, ""), 0)
-        elements = elements if per_block is None else min(elements, per_block)
-        return -(-elements // SCRATCH_ROUNDED) * SCRATCH_ROUNDED * per_element
-
-    return max((of(one.symbol, one.per_block, one.scratch_per_element) for one in manifest.launches), default=0)
-
-
-def _kernels(manifest: Manifest) -> Iterator[KernelPlan]:
-    for body in manifest.bodies:
-        if body.gradient is not None:
-            yield from body.gradient.exchange.kernels
-        if body.program is not None:
-            for transfer in body.program.transfers:
-                yield from transfer.exchange.kernels
-            for fragment in body.program.fragments:
-                yield from fragment.kernels
+    dtypes = {kernel.symbol: kernel.dtype for body in manifest.bodies for kernel in body.kernels}
+    each = (launch.scratch_bytes(largest.get(dtypes[launch.symbol], 0)) for launch in manifest.launches)
+    return max(each, default=0)
 
 
 def refuse_full(needed: int, device: torch.device) -> None:

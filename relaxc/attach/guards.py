@@ -80,8 +80,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 class ForwardGuard:
-    """At each forward: is DistributedDataParallel at work on the model too? At the first one under fp16 autocast, where
-    `scaled` is false: residuals of scaled gradients need the scale, said once.
+    """At each forward: is DistributedDataParallel at work on the model too, is a CUDA graph captured? At the first one
+    under fp16 autocast, where `scaled` is false: residuals of scaled gradients need the scale, said once.
 
     A class, since a model that carries it must still pickle.
     """
@@ -94,6 +94,11 @@ class ForwardGuard:
             return
         if DistributedDataParallel._active_ddp_module is not None:  # noqa: SLF001 - no public way to it
             refuse_under_ddp()
+        if torch.is_grad_enabled() and _captured():
+            raise ExchangeError(
+                "RX0631", "a step is captured in a CUDA graph, in whose replay no hook runs and nothing is exchanged",
+                "train without a graph, or detach() first",
+            )  # fmt: skip
         if not self._said:
             self._look_for_autocast(module)
 
@@ -106,6 +111,11 @@ class ForwardGuard:
                 "they follow the loss scale",
                 stacklevel=2,
             )
+
+
+def _captured() -> bool:
+    """A build of torch without CUDA can't be asked."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
 
 
 class BeforeForward:

@@ -60,11 +60,7 @@ def _inner(rank: int, workers: int) -> int:
 
 
 def _exchanges(manifest: Manifest) -> Iterator[ExchangePlan]:
-    for body in manifest.bodies:
-        if body.gradient is not None:
-            yield body.gradient.exchange
-        if body.program is not None:
-            yield from (transfer.exchange for transfer in body.program.transfers)
+    return (exchange for body in manifest.bodies for exchange in body.exchanges)
 
 
 def _open(manifest: Manifest) -> bool:

@@ -206,7 +206,5 @@ def open_plan(folder: Path) -> Plan:
 
 
 def _has_kernels(manifest: Manifest) -> bool:
-    exchanges = [body.gradient.exchange for body in manifest.bodies if body.gradient is not None]
-    programs = [body.program for body in manifest.bodies if body.program is not None]
-    exchanges += [transfer.exchange for program in programs for transfer in program.transfers]
-    return any(exchange.codec for exchange in exchanges) or any(program.fragments for program in programs)
+    coded = any(exchange.codec for body in manifest.bodies for exchange in body.exchanges)
+    return coded or any(body.program.fragments for body in manifest.bodies if body.program is not None)

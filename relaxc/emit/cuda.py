@@ -15,10 +15,9 @@ from relaxc.emit import cuda_costs
 from relaxc.emit.kernel import REDUCTIONS, BlockKernel, Section, Store, Value
 from relaxc.emit.spelling import Array, Item, KernelView, SectionView, template
 from relaxc.emit.stages import Loop
+from relaxc.manifest import SCRATCH_ROUNDED, scratch_bytes
 from relaxc.wire.layout import Field
 
-ROUNDED = 16
-"""Elements of an array in global scratch are a multiple of this (relaxrt/cuda_segment.h)."""
 PARTS = 2 * 32 + 2
 """Numbers of 4 bytes that a top needs beside its bins (relaxrt/cuda_top.h)."""
 
@@ -52,7 +51,7 @@ class Launch:
 
     def scratch_bytes(self, largest: int) -> int:
         """Of global memory for each thread block; `largest` is the number of elements of the largest codec block."""
-        return self.scratch_per_element * (-(-largest // ROUNDED) * ROUNDED)
+        return scratch_bytes(self.scratch_per_element, largest)
 
     def _block_bytes(self, elements: int) -> int:
         return sum(f.wire.bytes_of(elements if f.per_element else 1, self.real_bytes) for f in self.fields)
@@ -145,7 +144,7 @@ class _View(KernelView):
 
     def _chip_bytes(self) -> int:
         size = {"uint8_t": 1, "bool": 1}
-        block = -(-(self.block or 0) // ROUNDED) * ROUNDED
+        block = -(-(self.block or 0) // SCRATCH_ROUNDED) * SCRATCH_ROUNDED
         fixed = (2**self.digit + PARTS) * 4 if self.selects else 0
         fixed += sum((8 * max(self.sides) + 4) * self.real_bytes for _ in self.sides[:1])
         fixed += sum(len(s.reduced) for s in self.all) * self.warps * self.real_bytes
@@ -163,7 +162,7 @@ class _View(KernelView):
 
     @property
     def rounded_block(self) -> int:
-        return -(-(self.block or 0) // ROUNDED) * ROUNDED
+        return -(-(self.block or 0) // SCRATCH_ROUNDED) * SCRATCH_ROUNDED
 
     def held(self, item: Item) -> str:
         """The type of a field's item in a message."""

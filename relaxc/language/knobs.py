@@ -38,8 +38,7 @@ class Range:
 class Knobs:
     """`parameters` maps a knob to the parameter that it sets, where the form that is chosen has it. `form` chooses the
     file. `idle` are knobs that are understood and do nothing here, with the reason. `in_step` are forms that are never
-    asynchronous, with the reason. `within` are the numbers that make
-    sense for a parameter."""
+    asynchronous, with the reason. `within` are the numbers that make sense for a parameter."""
 
     parameters: Mapping[str, str]
     form: Callable[[Clauses, Names], str]
@@ -123,7 +122,7 @@ KNOBS = {
         _updates,
         {"topology": NO_TOPOLOGY},
         within={"rate": Range(0.0, math.inf, "no step along what all have moved, or one away from it", open_=True),
-         "momentum": MOMENTUM},
+                "momentum": MOMENTUM},
     ),
     "momentum": Knobs(
         {"warmup": "warmup", "compress": "compress", "feedback": "feedback", "b1": "b1", "b2": "b2", "eps": "eps"},

@@ -97,8 +97,8 @@ class Checker:
         name = knobs.form(given, self.defined.names)
         if name in knobs.in_step and is_asynchronous(given, self.defined.names):
             help_ = "take modulo(8bit), which decodes near the receiver's own value, or a delay in iterations"
-            self.report.error("RX0203", "weights in this codec can't be exchanged asynchronously", given["late"].span,
-                              knobs.in_step[name], help_)  # fmt: skip
+            message = f"{quantity} in this codec can't be exchanged asynchronously"
+            self.report.error("RX0203", message, given["late"].span, knobs.in_step[name], help_)
             return None
         (definition,) = [i for i in library.knobs(name).items if isinstance(i, syntax.Algorithm)]
         effective = self._effective(given, definition)

@@ -187,3 +187,22 @@ def backward(loss: torch.Tensor, relaxed: Any) -> None:
 def test_a_kernel_that_gets_no_memory_ends_in_an_error(pool: Pool) -> None:
     for said in pool.run(short_of_memory, 1):
         assert "no memory for a kernel's scratch" in said
+
+
+def captured(rank: int, workers: int) -> str:
+    model = loops.mlp()
+    relaxed = loops.plan(loops.EXACT).attach(model, torch.optim.SGD(model.parameters(), 0.1), timeout=30)
+    x, _ = loops.batch(rank, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch.cuda, "is_initialized", lambda: True)
+        patched.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        with torch.no_grad():
+            model(x)
+        said = loops.refused("RX0631", lambda: model(x))
+    relaxed.detach()
+    return said
+
+
+def test_a_step_captured_in_a_cuda_graph(pool: Pool) -> None:
+    for said in pool.run(captured, 1):
+        assert "in whose replay no hook runs" in said

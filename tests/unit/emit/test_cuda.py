@@ -9,10 +9,11 @@ import pytest
 from cuda_cases import FRAGMENTS, MEAN, MIX, PLAIN, ROUTES, SELECTING, by_routes, of_specs
 
 from relaxc.emit import cuda_costs
-from relaxc.emit.cuda import ROUNDED, Launch, emit_cuda
+from relaxc.emit.cuda import Launch, emit_cuda
 from relaxc.emit.fragment import build_fragment
 from relaxc.emit.fuse import build_kernel
 from relaxc.emit.kernel import BlockKernel
+from relaxc.manifest import SCRATCH_ROUNDED
 from relaxc.program.ir import Codec
 from relaxc.resources import folder
 from relaxc.wire.layout import Layout
@@ -153,7 +154,7 @@ def test_scratch_is_on_chip_until_it_is_too_large():
     assert launch(kernel(codecs.minmax(8, 4096), KEEP, "f64")).scratch_per_element == 2 * 8
     whole = launch(kernel(replace(codecs.minmax(4), layout=Layout(0, codecs.minmax(4).layout.fields, "tensor"))))
     assert whole.scratch_per_element == 3 * 4  # what is encoded, the residual, the levels
-    assert whole.scratch_bytes(17) == 12 * 2 * ROUNDED
+    assert whole.scratch_bytes(17) == 12 * 2 * SCRATCH_ROUNDED
     assert whole.scratch_bytes(0) == 0
     assert launch(kernel(codecs.minmax(8), SPREAD)).scratch_bytes(512) == 0
 
