@@ -6,6 +6,7 @@
 #include <ATen/record_function.h>
 
 #include <limits>
+#include <new>
 #include <stdexcept>
 
 #include "keys.h"
@@ -134,7 +135,11 @@ void Call::run(const Arguments& given) const {
   call.own = own;
   call.shared = shared_key(worker.seed, given.iteration);
   if (device) return device->run(bound, operands, call, given.numbers.size());
-  share(kernel, bound, call);
+  try {
+    share(kernel, bound, call);
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(label + ": no memory for scratch, which a kernel that takes a tensor as a block needs");
+  }
 }
 
 }  // namespace relaxc

@@ -2,7 +2,6 @@
 // the thread has worked on needed.
 #pragma once
 #include <cstdint>
-#include <new>
 
 #include "inline.h"
 
@@ -10,14 +9,10 @@ namespace relaxrt {
 
 constexpr int64_t CACHE_LINE = 64;
 
-struct no_scratch : std::bad_alloc {
-  const char* what() const noexcept override { return "no memory for a kernel's scratch: a tensor is one block to it"; }
-};
-
 struct scratch {
   void* memory = nullptr;
   int64_t bytes = 0;
-  ~scratch() { __builtin_free(memory); }
+  ~scratch() { ::operator delete(memory); }
 };
 
 RELAXRT_SHARED scratch& this_threads() {
@@ -30,16 +25,17 @@ RELAXRT_INLINE int64_t array_bytes(int32_t items) {
   return (int64_t(items) * int64_t(sizeof(Real)) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-// Room for that many arrays of `items` numbers; what was there before is lost.
+// Room for that many arrays of `items` numbers; what was there before is lost. Throws std::bad_alloc.
 template <class Real>
 RELAXRT_SHARED scratch& opened(int32_t arrays, int32_t items) {
   scratch& mine = this_threads();
   const int64_t wanted = arrays * array_bytes<Real>(items) + CACHE_LINE;
   if (mine.bytes < wanted) {
-    __builtin_free(mine.memory);
-    mine.memory = __builtin_malloc(uint64_t(wanted));
-    mine.bytes = mine.memory ? wanted : 0;
-    if (!mine.memory) throw no_scratch();
+    ::operator delete(mine.memory);
+    mine.memory = nullptr;
+    mine.bytes = 0;
+    mine.memory = ::operator new(uint64_t(wanted));
+    mine.bytes = wanted;
   }
   return mine;
 }

@@ -98,8 +98,8 @@ from relaxc.build import cache
 cache.PATIENCE = 0.2
 
 def make(folder):
-    print("building", flush=True)
     (folder / "thing").write_text("half")
+    print("building", flush=True)
     time.sleep(float(sys.argv[1]))
     (folder / "thing").write_text("whole")
 
