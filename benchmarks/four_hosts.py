@@ -1,15 +1,18 @@
 """A character transformer of 3 M parameters on four hosts at 100 Mbit/s and 1 Gbit/s: what each way to exchange adds
 to a step, and the held-out loss that it has after the same samples.
 
-All take turns in one run, two periods of steps each, over links shaped with ``tc tbf``. The second period is timed:
-what the first one left under way has its cost there, as in a run of one way alone. Exposed time is a step minus the
-same step without an exchange. Workers that wait for nobody end a turn at different times, and who has it to
-himself is twice as fast where hosts share cores: so who is done computes on, untimed, until all are.
+Those of a group take turns in one run, two periods of steps each, over links shaped with ``tc tbf``; each group has
+the baselines that it is held against, since all ways in one process, with ten threads each, take time from each other.
+The second period is timed: what the first one left under way has its cost there, as in a run of one way alone. Exposed
+time is a step minus the same step without an exchange. Each host has its share of one core, whatever the others do:
+workers that wait for nobody end a turn at different times, and who had a core to himself would be twice as fast, so
+who is done computes on, untimed, until all are.
 """
 
 import argparse
 import json
 import math
+import os
 import statistics
 import sys
 import tempfile
@@ -17,6 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -33,9 +37,17 @@ from relaxc.demo.worker import Data, cross_entropy, held_out_loss
 
 HOSTS = 4
 RATES = (100, 1000)
-TURNS = 6
-EVERY_STEP_BASELINES = ("DDP", "DDP, fp16 hook", "DDP, PowerSGD rank 4")
-ALONE, LOCAL = "no exchange", "post-local SGD"
+ALONE, FP16, POWER_SGD, LOCAL = "no exchange", "DDP, fp16 hook", "DDP, PowerSGD rank 4", "post-local SGD"
+EVERY_STEP_BASELINES = ("DDP", FP16, POWER_SGD)
+PARTNERS = [name for name in EVERY_STEP if "choco" in name or "sparta" in name]
+GROUPS = {
+    "partners": [ALONE, *EVERY_STEP_BASELINES, *PARTNERS],
+    "one mean": [ALONE, FP16, POWER_SGD, *(name for name in EVERY_STEP if name not in PARTNERS), *FITTED],
+    "periodic": [ALONE, LOCAL, *PERIODIC],
+    "asynchronous": [ALONE, *ASYNCHRONOUS],
+}
+TURNS = {"partners": 6, "one mean": 6, "periodic": 12, "asynchronous": 12}
+"""The shorter the steps, the more of them."""
 ASKED = {"every step": 0.5, "periodic": 0.5, "asynchronous": 1.05}
 SLACK = 0.02
 """Held-out loss, in nats, by which a way may lie above a baseline and count as equal: other seeds differ by as much."""
@@ -116,11 +128,11 @@ def ways() -> dict[str, Make]:
     return {ALONE: alone, **BASELINES, **made}
 
 
-def measure(data: Data, names: list[str], folder: Path) -> dict[str, dict[str, float]]:
-    settings = Settings(steps=2 * TURNS * PERIOD)
+def measure(data: Data, names: list[str], turns: int, folder: Path) -> dict[str, dict[str, float]]:
+    settings = Settings(steps=2 * turns * PERIOD)
     crowd = Crowd(folder, CharTransformer(settings.size))
     runs = [begin(name, make, settings) for name, make in ways().items() if name in names]
-    for turn in range(TURNS):
+    for turn in range(turns):
         for run in runs:
             run.turn(settings, data, crowd)
             print(f"turn {turn} of {run.name}", flush=True)  # who says nothing for long is taken for lost
@@ -132,11 +144,13 @@ def measure(data: Data, names: list[str], folder: Path) -> dict[str, dict[str, f
     return found
 
 
-def worker(names: list[str], folder: Path) -> None:
+def worker(names: list[str], turns: int, folder: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     train, held_out = map(batches.as_tensor, corpus.standard_library())
-    found = measure(Data(train, held_out, dist.get_rank(), dist.get_world_size()), names, folder)
+    found = measure(Data(train, held_out, dist.get_rank(), dist.get_world_size()), names, turns, folder)
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.destroy_process_group()
@@ -188,6 +202,7 @@ def figures(megabits: int, found: Found) -> list[Figure]:
 
 def tell(megabits: int, found: Found) -> None:
     base = found[ALONE]["seconds"]
+    print(f"{megabits:5} Mbit/s  a step without an exchange takes {1000 * base:.0f} ms")
     for name, one in found.items():
         share = (one["seconds"] - base) / base
         print(
@@ -195,26 +210,34 @@ def tell(megabits: int, found: Found) -> None:
         )
 
 
+def on_hosts(megabits: int, names: list[str], turns: int) -> Found:
+    with shaped_hosts(HOSTS, megabits) as hosts, tempfile.TemporaryDirectory() as folder:
+        settings = ["--turns", str(turns), "--megabits", str(megabits), "--folder", folder]
+        return run_workers(hosts, __file__, ["--ways", ";".join(names), *settings])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rates", default=",".join(map(str, RATES)))
-    parser.add_argument("--ways", default=";".join(ways()))
+    parser.add_argument("--groups", default=",".join(GROUPS))
+    parser.add_argument("--ways", default="", help="a group of your own: names, with ; between them")
+    parser.add_argument("--turns", type=int, help="of 16 steps each")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--megabits", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    names = arguments.ways.split(";")
     if arguments.worker:
         ways_.megabits = arguments.megabits
-        worker(names, arguments.folder)
+        worker(arguments.ways.split(";"), arguments.turns, arguments.folder)
         return 0
+    groups = (
+        {"own": arguments.ways.split(";")} if arguments.ways else {g: GROUPS[g] for g in arguments.groups.split(",")}
+    )
     made: list[Figure] = []
     try:
-        for megabits in map(int, arguments.rates.split(",")):
-            with shaped_hosts(HOSTS, megabits) as hosts, tempfile.TemporaryDirectory() as folder:
-                of_workers = ["--ways", arguments.ways, "--megabits", str(megabits), "--folder", folder]
-                found: Found = run_workers(hosts, __file__, of_workers)  # type: ignore[assignment]
+        for megabits, (group, names) in product(map(int, arguments.rates.split(",")), groups.items()):
+            found = on_hosts(megabits, names, arguments.turns or TURNS.get(group, 6))
             if not arguments.json:
                 tell(megabits, found)
             made += figures(megabits, found)
