@@ -7,7 +7,6 @@ median over rounds of one way's time to another's in the same round. What `auto`
 """
 
 import json
-import os
 import re
 import shutil
 import statistics
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from on_hosts import Figure, main, run_workers
+from on_hosts import Figure, main, pin_to_a_core, run_workers
 from predicted import Run as Turn
 from predicted import Task, measured_network, seconds_of, tasks, training
 
@@ -89,8 +88,7 @@ def chosen(folder: Path) -> str:
 def worker() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
+    pin_to_a_core(dist.get_rank())
     network = measured_network([spec(codec) for codec in CODECS if codec != NONE])
     found = {}
     for name, task in tasks(stand_in=False).items():

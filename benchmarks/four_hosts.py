@@ -17,16 +17,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import ways as ways_
-from on_hosts import Figure, run_workers, show
+from on_hosts import Figure, pin_to_a_core, run_workers, show
 from ways import ASYNCHRONOUS, BASELINES, EVERY_STEP, FITTED, PERIOD, PERIODIC, Make, Way, alone, fitted, spec
 
 from relaxc.demo import batches, corpus
@@ -37,17 +36,26 @@ from relaxc.demo.worker import Data, cross_entropy, held_out_loss
 
 HOSTS = 4
 RATES = (100, 1000)
-ALONE, FP16, POWER_SGD, LOCAL = "no exchange", "DDP, fp16 hook", "DDP, PowerSGD rank 4", "post-local SGD"
-EVERY_STEP_BASELINES = ("DDP", FP16, POWER_SGD)
-PARTNERS = [name for name in EVERY_STEP if "choco" in name or "sparta" in name]
+ALONE, POWER_SGD, LOCAL = "no exchange", "DDP, PowerSGD rank 4", "post-local SGD"
+EVERY_STEP_BASELINES = ("DDP", "DDP, fp16 hook", POWER_SGD)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ways that take turns in one run: the shorter their steps, the more turns."""
+
+    ways: list[str]
+    turns: int = 6
+
+
+CHOCO = [name for name in (*EVERY_STEP, *FITTED) if name.startswith("choco")]
+MEANS = [name for name in (*EVERY_STEP, *FITTED) if name not in CHOCO]
 GROUPS = {
-    "partners": [ALONE, *EVERY_STEP_BASELINES, *PARTNERS],
-    "one mean": [ALONE, FP16, POWER_SGD, *(name for name in EVERY_STEP if name not in PARTNERS), *FITTED],
-    "periodic": [ALONE, LOCAL, *PERIODIC],
-    "asynchronous": [ALONE, *ASYNCHRONOUS],
+    "means": Group([ALONE, *EVERY_STEP_BASELINES, *MEANS]),
+    "partners": Group([ALONE, POWER_SGD, *CHOCO]),
+    "periodic": Group([ALONE, LOCAL, *PERIODIC], turns=12),
+    "asynchronous": Group([ALONE, *ASYNCHRONOUS], turns=12),
 }
-TURNS = {"partners": 6, "one mean": 6, "periodic": 12, "asynchronous": 12}
-"""The shorter the steps, the more of them."""
 ASKED = {"every step": 0.5, "periodic": 0.5, "asynchronous": 1.05}
 SLACK = 0.02
 """Held-out loss, in nats, by which a way may lie above a baseline and count as equal: other seeds differ by as much."""
@@ -145,8 +153,7 @@ def measure(data: Data, names: list[str], turns: int, folder: Path) -> dict[str,
 
 
 def worker(names: list[str], turns: int, folder: Path) -> None:
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[int(os.environ["RANK"]) % len(cores)]})
+    pin_to_a_core(int(os.environ["RANK"]))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     train, held_out = map(batches.as_tensor, corpus.standard_library())
@@ -163,31 +170,34 @@ def exposed(found: Found, name: str) -> float:
     return max(found[name]["seconds"] - found[ALONE]["seconds"], 0.0)
 
 
-def best(found: Found, names: list[str], good: Callable[[str], bool]) -> str:
-    return min((n for n in names if n in found and good(n)), key=lambda n: exposed(found, n))
+def relative(found: Found, name: str, baseline: str) -> float:
+    return exposed(found, name) / exposed(found, baseline)
 
 
-def against(found: Found, baseline: str, at: str) -> Figure:
-    """The best spec that trains as well as this baseline does, after as many samples."""
-    limit = found[baseline]["loss"] + SLACK
-    specs = [*EVERY_STEP, *FITTED]
-    if all(found[n]["loss"] > limit for n in specs if n in found):
-        return Figure(f"no spec trains as well as {baseline} {at}", ASKED["every step"], math.inf, True)
-    every = best(found, specs, lambda n: found[n]["loss"] <= limit)
-    ratio = exposed(found, every) / exposed(found, baseline)
-    return Figure(f"{every}: exposed time to {baseline}'s {at}", ASKED["every step"], ratio, True)
+def every_step(groups: Sequence[Found], baseline: str, at: str) -> Figure:
+    """The best spec, each beside the baseline of its own group, that trains as well after as many samples."""
+    ratios = [
+        (relative(found, name, baseline), name)
+        for found in groups
+        for name in (*EVERY_STEP, *FITTED)
+        if name in found and baseline in found and found[name]["loss"] <= found[baseline]["loss"] + SLACK
+    ]
+    ratio, name = min(ratios, default=(math.inf, "no spec trains as well"))
+    return Figure(f"{name}: exposed time to {baseline}'s {at}", ASKED["every step"], ratio, True)
 
 
-def figures(megabits: int, found: Found) -> list[Figure]:
+def figures(megabits: int, groups: Sequence[Found]) -> list[Figure]:
     at = f"at {megabits} Mbit/s"
-    made = [against(found, baseline, at) for baseline in EVERY_STEP_BASELINES if baseline in found]
-    made += [
-        Figure(
-            f"{n}: exposed time to post-local SGD's {at}",
-            ASKED["periodic"],
-            exposed(found, n) / exposed(found, LOCAL),
-            True,
-        )
+    measured = [baseline for baseline in EVERY_STEP_BASELINES if any(baseline in found for found in groups)]
+    made = [every_step(groups, baseline, at) for baseline in measured]
+    for found in groups:
+        made += of_group(found, at)
+    return made
+
+
+def of_group(found: Found, at: str) -> list[Figure]:
+    made = [
+        Figure(f"{n}: exposed time to post-local SGD's {at}", ASKED["periodic"], relative(found, n, LOCAL), True)
         for n in PERIODIC
         if n in found and LOCAL in found
     ]
@@ -221,8 +231,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rates", default=",".join(map(str, RATES)))
     parser.add_argument("--groups", default=",".join(GROUPS))
-    parser.add_argument("--ways", default="", help="a group of your own: names, with ; between them")
-    parser.add_argument("--turns", type=int, help="of 16 steps each")
+    parser.add_argument(
+        "--ways", default="", help="one group of your own: names with ; between, one of them no exchange"
+    )
+    parser.add_argument("--turns", type=int, help="of 16 steps each, 2 or more; the first is not counted")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--megabits", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -231,15 +243,17 @@ def main() -> int:
         ways_.megabits = arguments.megabits
         worker(arguments.ways.split(";"), arguments.turns, arguments.folder)
         return 0
-    groups = (
-        {"own": arguments.ways.split(";")} if arguments.ways else {g: GROUPS[g] for g in arguments.groups.split(",")}
-    )
+    if arguments.turns is not None and arguments.turns < 2:
+        parser.error("--turns: the first is not counted, so it takes 2 at least")
+    own = [Group(arguments.ways.split(";"))] if arguments.ways else []
+    groups = own or [GROUPS[name] for name in arguments.groups.split(",")]
     made: list[Figure] = []
     try:
-        for megabits, (group, names) in product(map(int, arguments.rates.split(",")), groups.items()):
-            found = on_hosts(megabits, names, arguments.turns or TURNS.get(group, 6))
+        for megabits in map(int, arguments.rates.split(",")):
+            found = [on_hosts(megabits, group.ways, arguments.turns or group.turns) for group in groups]
             if not arguments.json:
-                tell(megabits, found)
+                for one in found:
+                    tell(megabits, one)
             made += figures(megabits, found)
     except Unavailable as error:
         sys.exit(f"hosts cannot be made here, so nothing was measured: {error}")

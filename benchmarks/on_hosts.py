@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +24,12 @@ class Figure:
     @property
     def met(self) -> bool:
         return self.measured <= self.asked if self.at_most else self.measured >= self.asked
+
+
+def pin_to_a_core(rank: int) -> None:
+    """Give this worker, and the threads it starts from here on, one core; where workers are more, they share it."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
 
 
 def run_workers(hosts: Hosts, script: str, arguments: Sequence[str]) -> dict[str, Any]:

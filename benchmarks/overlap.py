@@ -5,7 +5,6 @@ All three alternate in one run, over links shaped with ``tc tbf``; the result is
 """
 
 import json
-import os
 import statistics
 import sys
 import time
@@ -15,7 +14,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from exchange import Given
-from on_hosts import Figure, main, run_workers
+from on_hosts import Figure, main, pin_to_a_core, run_workers
 from torch import nn
 
 import relaxc
@@ -107,8 +106,7 @@ def measure() -> dict[str, float]:
 def worker() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
+    pin_to_a_core(dist.get_rank())
     result = measure()
     if dist.get_rank() == 0:
         print(json.dumps(result), flush=True)

@@ -9,7 +9,6 @@ machine down by more than is asked of a prediction. Measured is the median over 
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from on_hosts import Figure, run_workers, show
+from on_hosts import Figure, pin_to_a_core, run_workers, show
 from overlap import exchanging
 from stand_in import StandIn
 from torch import nn
@@ -227,8 +226,7 @@ def worker(specs: list[str], rounds: int, stand_in: bool) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     if not stand_in:
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[dist.get_rank() % len(cores)]})
+        pin_to_a_core(dist.get_rank())
     network = measured_network(specs)
     found: dict[str, Any] = {"network": [network.link.fixed, network.link.each]}
     for name, task in tasks(stand_in).items():
