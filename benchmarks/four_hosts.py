@@ -3,6 +3,8 @@ to a step, and the held-out loss that it has after the same samples.
 
 Those of a group take turns in one run, two periods of steps each, over links shaped with ``tc tbf``; each group has
 the baselines that it is held against, since all ways in one process, with ten threads each, take time from each other.
+What the machine does besides changes from one second to the next, so a way's turn is held against the others' of the
+same round, and the median taken over rounds.
 The second period is timed: what the first one left under way has its cost there, as in a run of one way alone. Exposed
 time is a step minus the same step without an exchange. Each host has its share of one core, whatever the others do:
 workers that wait for nobody end a turn at different times, and who had a core to himself would be twice as fast, so
@@ -18,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +28,20 @@ import torch
 import torch.distributed as dist
 import ways as ways_
 from on_hosts import Figure, pin_to_a_core, run_workers, show
-from ways import ASYNCHRONOUS, BASELINES, EVERY_STEP, FITTED, PERIOD, PERIODIC, Make, Way, alone, fitted, spec
+from ways import (
+    ASYNCHRONOUS,
+    BASELINES,
+    EVERY_STEP,
+    FITTED,
+    PERIOD,
+    PERIODIC,
+    Make,
+    Way,
+    alone,
+    asynchronous,
+    fitted,
+    spec,
+)
 
 from relaxc.demo import batches, corpus
 from relaxc.demo.hosts import Unavailable, shaped_hosts
@@ -48,13 +63,13 @@ class Group:
     turns: int = 6
 
 
-CHOCO = [name for name in (*EVERY_STEP, *FITTED) if name.startswith("choco")]
+CHOCO = [name for name in (*EVERY_STEP, *FITTED) if "choco" in name]
 MEANS = [name for name in (*EVERY_STEP, *FITTED) if name not in CHOCO]
 GROUPS = {
     "means": Group([ALONE, *EVERY_STEP_BASELINES, *MEANS]),
     "partners": Group([ALONE, POWER_SGD, *CHOCO]),
     "periodic": Group([ALONE, LOCAL, *PERIODIC], turns=12),
-    "asynchronous": Group([ALONE, *ASYNCHRONOUS], turns=12),
+    "asynchronous": Group([ALONE, *ASYNCHRONOUS], turns=24),
 }
 ASKED = {"every step": 0.5, "periodic": 0.5, "asynchronous": 1.05}
 SLACK = 0.02
@@ -99,6 +114,7 @@ class Run:
             self.step(settings, data)
         mine = (time.perf_counter() - start) / PERIOD
         crowd.fill(settings, data)
+        self.way.rest()
         self.seconds.append(mean_of_workers(mine))
 
     def step(self, settings: Settings, data: Data) -> None:
@@ -131,12 +147,22 @@ def begin(name: str, make: Make, settings: Settings) -> Run:
 
 
 def ways() -> dict[str, Make]:
-    specs = {**EVERY_STEP, **PERIODIC, **ASYNCHRONOUS}
-    made = {name: spec(text) for name, text in specs.items()} | {name: fitted(text) for name, text in FITTED.items()}
-    return {ALONE: alone, **BASELINES, **made}
+    makes = ((spec, EVERY_STEP), (fitted, FITTED), (spec, PERIODIC), (asynchronous, ASYNCHRONOUS))
+    return {ALONE: alone, **BASELINES, **{name: make(text) for make, of in makes for name, text in of.items()}}
 
 
-def measure(data: Data, names: list[str], turns: int, folder: Path) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class Measured:
+    """Of one step, by round, and the loss at the end."""
+
+    seconds: list[float]
+    loss: float
+
+
+Found = dict[str, Measured]
+
+
+def measure(data: Data, names: list[str], turns: int, folder: Path) -> Found:
     settings = Settings(steps=2 * turns * PERIOD)
     crowd = Crowd(folder, CharTransformer(settings.size))
     runs = [begin(name, make, settings) for name, make in ways().items() if name in names]
@@ -147,7 +173,7 @@ def measure(data: Data, names: list[str], turns: int, folder: Path) -> dict[str,
     found = {}
     for run in runs:
         loss = run.loss(settings, data)
-        found[run.name] = {"seconds": statistics.median(run.seconds[1:]), "loss": loss}
+        found[run.name] = Measured(run.seconds[1:], loss)
         run.way.stop()
     return found
 
@@ -159,15 +185,22 @@ def worker(names: list[str], turns: int, folder: Path) -> None:
     train, held_out = map(batches.as_tensor, corpus.standard_library())
     found = measure(Data(train, held_out, dist.get_rank(), dist.get_world_size()), names, turns, folder)
     if dist.get_rank() == 0:
-        print(json.dumps(found), flush=True)
+        print(json.dumps({name: asdict(one) for name, one in found.items()}), flush=True)
     dist.destroy_process_group()
 
 
-Found = dict[str, dict[str, float]]
+def rounds(found: Found, name: str, other: str) -> list[tuple[float, float]]:
+    return list(zip(found[name].seconds, found[other].seconds, strict=True))
 
 
 def exposed(found: Found, name: str) -> float:
-    return max(found[name]["seconds"] - found[ALONE]["seconds"], 0.0)
+    """Seconds of a step, 0 or more."""
+    return max(statistics.median(one - alone for one, alone in rounds(found, name, ALONE)), 0.0)
+
+
+def step(found: Found, name: str) -> float:
+    """To the step without an exchange."""
+    return statistics.median(one / alone for one, alone in rounds(found, name, ALONE))
 
 
 def relative(found: Found, name: str, baseline: str) -> float:
@@ -180,7 +213,7 @@ def every_step(groups: Sequence[Found], baseline: str, at: str) -> Figure:
         (relative(found, name, baseline), name)
         for found in groups
         for name in (*EVERY_STEP, *FITTED)
-        if name in found and baseline in found and found[name]["loss"] <= found[baseline]["loss"] + SLACK
+        if name in found and baseline in found and found[name].loss <= found[baseline].loss + SLACK
     ]
     ratio, name = min(ratios, default=(math.inf, "no spec trains as well"))
     return Figure(f"{name}: exposed time to {baseline}'s {at}", ASKED["every step"], ratio, True)
@@ -203,7 +236,7 @@ def of_group(found: Found, at: str) -> list[Figure]:
     ]
     made += [
         Figure(f"{n}: step to one without an exchange {at}", ASKED["asynchronous"],
-               found[n]["seconds"] / found[ALONE]["seconds"], True)
+               step(found, n), True)
         for n in ASYNCHRONOUS
         if n in found
     ]  # fmt: skip
@@ -211,19 +244,18 @@ def of_group(found: Found, at: str) -> list[Figure]:
 
 
 def tell(megabits: int, found: Found) -> None:
-    base = found[ALONE]["seconds"]
+    base = statistics.median(found[ALONE].seconds)
     print(f"{megabits:5} Mbit/s  a step without an exchange takes {1000 * base:.0f} ms")
     for name, one in found.items():
-        share = (one["seconds"] - base) / base
-        print(
-            f"{megabits:5} Mbit/s  {name:<24} exposed {share:6.2f} of the step alone   held-out loss {one['loss']:.3f}"
-        )
+        share = exposed(found, name) / base
+        print(f"{megabits:5} Mbit/s  {name:<30} exposed {share:6.2f} of the step alone   held-out loss {one.loss:.3f}")
 
 
 def on_hosts(megabits: int, names: list[str], turns: int) -> Found:
     with shaped_hosts(HOSTS, megabits) as hosts, tempfile.TemporaryDirectory() as folder:
         settings = ["--turns", str(turns), "--megabits", str(megabits), "--folder", folder]
-        return run_workers(hosts, __file__, ["--ways", ";".join(names), *settings])
+        found = run_workers(hosts, __file__, ["--ways", ";".join(names), *settings])
+        return {name: Measured(**one) for name, one in found.items()}
 
 
 def main() -> int:

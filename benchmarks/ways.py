@@ -31,12 +31,13 @@ Forward = Callable[[torch.Tensor], torch.Tensor]
 @dataclass(frozen=True)
 class Way:
     """A model that is attached in some way: `after_step` is called behind optimizer.step(), `evaluating` around an
-    evaluation of `model`."""
+    evaluation of `model`, `rest` where other ways take their turns."""
 
     forward: Forward
     after_step: Callable[[], None]
     evaluating: Callable[[], AbstractContextManager[Any]]
     stop: Callable[[], None]
+    rest: Callable[[], object] = lambda: None
 
 
 Make = Callable[[nn.Module, torch.optim.Optimizer], Way]
@@ -121,31 +122,29 @@ def spec(text: str) -> Make:
     return make
 
 
+def asynchronous(text: str) -> Make:
+    """What is under way is waited for at the end of a turn, with the state that a checkpoint takes: it would be on the
+    links, and looked for, in the turns of others."""
+
+    def make(model: nn.Module, optimizer: torch.optim.Optimizer) -> Way:
+        relaxed = relaxc.compile(text).attach(model, optimizer)
+        return Way(model, _nothing, relaxed.consensus, relaxed.detach, relaxed.state_dict)
+
+    return make
+
+
 BASELINES: dict[str, Make] = {
     "DDP": _parallel(lambda parallel: None),
     "DDP, fp16 hook": _parallel(_fp16),
     "DDP, PowerSGD rank 4": _parallel(_power_sgd, bucket_cap_mb=1000),  # with several buckets it hangs on Gloo
     "post-local SGD": post_local,
 }
-CHOCO_LATE = """
-algorithm choco_late(topology = ring, compress = 1bit, gamma = 0.4) {
-  state seen = 0
-  state around = 0
-  step
-  let change = encode(weight - seen, compress)
-  around += delay(mix(change, topology), 1)
-  weight += gamma * (around - seen)  # both without the last change
-  seen += decode(change)
-}
-relax with choco_late
-"""
-"""CHOCO whose neighbours' changes arrive while the next step computes."""
 EVERY_STEP = {
     "quickstart (4bit)": "quickstart",
     "1bit": "relax gradients for ndim < 2\nrelax gradients { compress = 1bit }",
     "powersgd, rank 4": "powersgd",
     "choco on a ring, 1bit": "choco",
-    "choco, a step late": CHOCO_LATE,
+    "parallel choco on a ring, 1bit": "parallel_choco",
     "sparta": "sparta",
 }
 FITTED = {
@@ -166,4 +165,8 @@ ASYNCHRONOUS = {
     "async_bytegrad": "async_bytegrad",
     "swarm": "swarm",
     "swarm_8bit": "swarm_8bit",
+    "async_bytegrad, period 20": "relax with async_bytegrad { period = 20 }",
+    "swarm, period 32": "relax with swarm { period = geometric(32) }",
+    "swarm_8bit, period 16": "relax with swarm_8bit { period = geometric(16) }",
 }
+"""As they are shipped, and with links that are idle most of the time: messages take time of the cores."""

@@ -298,6 +298,7 @@ class Lane:
         flight = self.flight
         while flight is not None and flight.stage is Stage.UNDER_WAY:
             self._watch.on_wait(0.0)
+            self.matchmaker.hurry()
             self.look()
             time.sleep(0.001)
 
@@ -315,6 +316,7 @@ class Lane:
         asked = begun
         while flight.stage in (Stage.OFFERED, Stage.UNDER_WAY):
             self._watch.on_wait(0.0)
+            self.matchmaker.hurry()
             self.look()
             now = time.monotonic()
             if flight.stage is Stage.OFFERED and now - asked > ASK_EVERY:

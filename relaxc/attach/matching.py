@@ -26,9 +26,14 @@ from typing import Any
 from relaxc.attach.crew import BEAT, Crew
 from relaxc.attach.roll import Roll
 
-SHORTEST, LONGEST = 0.001, 0.01
-"""Seconds between looks at the store while something waits."""
-COURTESY = 0.03
+SHORTEST, LONGEST = 0.001, 0.03
+"""Seconds between looks at the store while something waits. Each look takes the interpreter's lock from whoever trains,
+and the time of the store's host: four workers that looked every 10 ms took 5 % of its core."""
+GROWTH = 1.25
+"""Of a pause to the one before: a look comes late by a quarter of the wait at most."""
+HURRIED = 0.005
+"""Seconds between looks where training waits too."""
+COURTESY = LONGEST
 """Seconds for which a launch leaves it to those of higher rank, who wait already, to claim it."""
 IDLE = "idle"
 
@@ -68,6 +73,8 @@ class Matchmaker:
         self._matches: Counter[tuple[str, int]] = Counter()
         self._known: set[str] = set()
         self._told: dict[str, int] = {}
+        self._most: dict[str, int] = {}
+        """By key, the most launches that it was seen to have: it never has fewer."""
         self._since: dict[tuple[str, int], int] = {}
         """By place and rank of one that came back (for itself: of each), the first launch in which they meet. It stays
         where launches are forgotten: earlier ones are over for one of the two."""
@@ -77,6 +84,8 @@ class Matchmaker:
         """The last place where all have forgotten what was launched (attach/roll.py)."""
         self._held = False
         self._lock = threading.RLock()
+        self._begun = 0.0
+        """When the last look began."""
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._serve, name="relaxc matchmaker", daemon=True)
 
@@ -97,6 +106,11 @@ class Matchmaker:
         self._offered[offer.place] = time.monotonic()
         self._offers[offer.place] = offer
         self._wake.set()
+
+    def hurry(self) -> None:
+        """Training waits for what is looked for."""
+        if time.monotonic() - self._begun > HURRIED:
+            self._wake.set()
 
     def watch(self, call: Callable[[], bool]) -> None:
         self.watched.append(call)
@@ -127,12 +141,13 @@ class Matchmaker:
             self._matches.clear()
             self._known.clear()
             self._told.clear()
+            self._most.clear()
             self.generation = self.crew.met
 
     def all_launched(self, offer: Offer) -> bool:
         """Whether those that a launch is for have launched theirs; false where any neighbour will do."""
         others = [r for r in offer.crew or () if r != self._rank and r not in self.crew.dead]
-        return offer.crew is not None and all(self._launched(offer.place, r) > offer.number for r in others)
+        return offer.crew is not None and all(self._has_launched(offer, r) for r in others)
 
     def step(self, call: Callable[[], Any]) -> Any:
         """Something that the crew does."""
@@ -160,12 +175,12 @@ class Matchmaker:
             pause = SHORTEST
             while not self._stopped.is_set():
                 self._wake.clear()
-                self.waits_since = time.monotonic()
+                self._begun = self.waits_since = time.monotonic()
                 with self._lock:
                     active = self._round()
                 self.waits_since = None
                 woken = self._wake.wait(pause if active else BEAT)
-                pause = SHORTEST if woken else min(2 * pause, LONGEST)
+                pause = SHORTEST if woken else min(GROWTH * pause, LONGEST)
         except Exception as error:  # noqa: BLE001 - whoever trains raises it
             self.error = error
 
@@ -202,7 +217,7 @@ class Matchmaker:
         assert offer.crew is not None
         self._tell(offer)
         others = [r for r in offer.crew if r != self._rank and self._counts(offer, r)]
-        missing = [r for r in others if self._launched(offer.place, r) <= offer.number]
+        missing = [r for r in others if not self._has_launched(offer, r)]
         if missing:
             self.crew.listen(missing)
             return None
@@ -212,8 +227,11 @@ class Matchmaker:
         """Whether a worker takes part in this launch of its partners."""
         return rank not in self.crew.dead and offer.number >= self._since.get((offer.place, rank), 0)
 
-    def _launched(self, place: str, rank: int) -> int:
-        return int(self._read(self._of("launched", place, rank)) or 0)
+    def _has_launched(self, offer: Offer, rank: int) -> bool:
+        key = self._of("launched", offer.place, rank)
+        if self._most.get(key, 0) <= offer.number:
+            self._most[key] = int(self._read(key) or 0)
+        return self._most[key] > offer.number
 
     # --- whoever is ready
 
