@@ -12,6 +12,7 @@ import pytest
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
+from relaxc.attach import matching
 from relaxc.attach.crew import meet
 from relaxc.attach.matching import Match, Matchmaker, Offer
 
@@ -77,6 +78,57 @@ def test_known_partners_begin_once_all_have_offered_the_same_launch(stores) -> N
         assert [launch.wait() for launch in (*first, last)] == [
             Match(tuple((r, 0) for r in range(3) if r != rank), 0) for rank in range(3)
         ]
+
+
+class Counting:
+    """A store that notes the keys it was asked for."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self.asked = store, []
+
+    def get(self, key: str) -> bytes:
+        self.asked.append(key)
+        return self._store.get(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def all_launch(team: Team, number: int) -> None:
+    everyone = tuple(range(len(team.makers)))
+    for launch in [Launched(maker, number, crew=everyone) for maker in team.makers]:
+        launch.wait()
+
+
+def test_the_longer_a_launch_waits_the_less_it_asks_and_only_for_who_has_not_launched() -> None:
+    """In two seconds a look every 10 ms would be 200; it takes the time of whoever trains, and of the store's host."""
+    counting = Counting(PrefixStore("a", (store := dist.HashStore())))
+    with Team([counting, *(PrefixStore("a", store) for _ in range(2))]) as team:
+        all_launch(team, 0)
+        ahead = [Launched(team.makers[rank], 1, crew=(0, 1, 2)) for rank in (0, 1)]
+        time.sleep(0.5)  # until worker 0 has seen that worker 1 is there too
+        counting.asked.clear()
+        time.sleep(2)
+        assert set(counting.asked) == {"0/launched/place/2.0"}
+        assert len(counting.asked) < 100
+        assert not any(launch.begun.is_set() for launch in ahead)
+
+
+def test_where_training_waits_it_is_looked_for_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(matching, "GROWTH", 1e6)
+    monkeypatch.setattr(matching, "LONGEST", 600.0)
+    counting = Counting(PrefixStore("a", (store := dist.HashStore())))
+    with Team([counting, PrefixStore("a", store)]) as team:
+        all_launch(team, 0)
+        Launched(team.makers[0], 1, crew=(0, 1))
+        time.sleep(0.2)
+        for _ in range(3):
+            counting.asked.clear()
+            end = time.monotonic() + 20
+            while not counting.asked and time.monotonic() < end:
+                team.makers[0].hurry()
+                time.sleep(0.001)
+            assert counting.asked
 
 
 def test_a_launch_ahead_waits_for_the_same_number(stores) -> None:
