@@ -1,8 +1,8 @@
 """Does it still converge? Every spec of the library on one task, beside plain data-parallel training.
 
 `make bench-convergence` runs what convergence.json lacks and prints the tables; stop it whenever you like. A result is
-kept under what it depends on: the program that the spec stands for, the settings, the task. Simulated workers (the
-interpreter); `--processes` runs the eight cells once more in real ones.
+kept under what it depends on: the program that the spec stands for, its codecs and topologies, the settings, the task.
+Simulated workers (the interpreter); `--processes` runs the eight cells once more in real ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from convergence_settings import CELLS, ITERATIONS, Settings, settings_of
-from convergence_trial import Outcome, program_text, run
+from convergence_trial import Outcome, run, told
 from digits_task import SPLITS
 from rich.console import Console
 from rich.progress import Progress
@@ -49,8 +49,8 @@ class Trial:
 
     @property
     def depends_on(self) -> str:
-        told = f"{program_text(self.settings.text or self.spec)}{asdict(self.settings)}{ITERATIONS}"
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
+        of = f"{told(self.settings.text or self.spec, self.workers)}{asdict(self.settings)}{ITERATIONS}"
+        return hashlib.sha256(of.encode()).hexdigest()[:12]
 
 
 def trials(processes: bool) -> Iterator[Trial]:

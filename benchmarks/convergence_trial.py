@@ -14,11 +14,14 @@ from digits_task import PARAMETERS, Array, Batches, Descent, gradient, held_out,
 from relaxc import pipeline
 from relaxc.api import _source
 from relaxc.program.asynchronous import Workers
+from relaxc.program.checks.judged import judge
 from relaxc.program.flights import Prompt
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import After, Program, flattened
-from relaxc.program.printer import print_program
+from relaxc.topology.kinds import rows
 
+ROUNDS = 4
+"""Of a topology that stand for all of them."""
 LOOKS = 4
 BETWEEN = 10
 """The outcome is the mean over the last looks, so many iterations apart: one alone says what the last batch was."""
@@ -38,8 +41,12 @@ def program_of(text: str) -> Program:
     return pipeline.to_typed(pipeline.to_spec(_source(text), {})).program
 
 
-def program_text(text: str) -> str:
-    return print_program(program_of(text))
+def told(text: str, workers: int) -> str:
+    """What a result follows from: the program, what its codecs do, and who meets whom with which weight."""
+    program = program_of(text)
+    topologies = dict.fromkeys(e.topology for b in program.bodies for e in judge(b).exchanges() if e.topology)
+    met = [rows(topology, workers, round, 0) for topology in topologies for round in range(ROUNDS)]
+    return f"{program}{met}"
 
 
 def run(settings: Settings, spec: str, split: str, workers: int, seed: int, processes: bool) -> Outcome:

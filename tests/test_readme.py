@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from pool import Pool
 
+from relaxc.language import library
+from relaxc.language.functions import FUNCTIONS
+from relaxc.topology.kinds import TOPOLOGIES
+
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -78,6 +82,21 @@ def test_every_code_of_the_running_side_is_listed() -> None:
     sources = [*(ROOT / "relaxc").rglob("*.py"), *(ROOT / "runtime").glob("*.cpp")]
     raised = {code for path in sources for code in re.findall(r'"(RX0[456]\d\d)"', path.read_text())}
     assert raised <= listed, f"not in README: {sorted(raised - listed)}"
+
+
+def named(text: str) -> set[str]:
+    """What stands in backticks, with or without arguments."""
+    return {name for code in re.findall(r"`([^`\n]+)`", text) for name in re.findall(r"[a-z]\w*", code)}
+
+
+def test_every_codec_and_topology_is_named() -> None:
+    ours = {*library.codecs(), *TOPOLOGIES} - {"exact"}
+    assert ours <= named(README), f"not in README: {sorted(ours - named(README))}"
+
+
+def test_every_function_is_in_the_grammar() -> None:
+    comment = re.search(r"\n((?://[^\n]*\n)+)call:", (ROOT / "grammar" / "relax.lark").read_text())
+    assert comment and set(FUNCTIONS) <= set(re.findall(r"\w+", comment[1]))
 
 
 def test_the_make_targets_exist() -> None:

@@ -22,7 +22,7 @@ from relaxc.language.source import Span
 from relaxc.language.structure import check_structure
 from relaxc.language.unbuilt import refuse
 from relaxc.language.vocabulary import BUILT_IN, FEEDBACKS, READABLE, ROUTE_NAMES, TOPOLOGIES
-from relaxc.language.words import clipped, did_you_mean
+from relaxc.language.words import clipped, did_you_mean, listed
 
 """What a body may read besides its own names."""
 
@@ -320,6 +320,8 @@ class _Body:
             label, help_ = "a topology", f"it stands in a mix: mix(weight, {name}(...))"
         elif name in self.defined.codecs or name in library.codecs():
             label, help_ = "a codec", f"it stands in an exchange: mean(grad, compress = {name}(...))"
+        elif not help_:
+            help_ = f"functions are {listed(sorted(FUNCTIONS), 'and')}"
         self.report.error("RX0105", f"no function `{clipped(name)}`", span, label, help_)
 
     def special(self, kind: str, e: syntax.Expression) -> None:

@@ -17,10 +17,12 @@ from relaxc.language.places import name_span, parameter_spans
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.language.vocabulary import BLOCK_UNITS, BUILT_IN, CHOSEN, ROUNDINGS, TOP
-from relaxc.language.words import clipped, did_you_mean
+from relaxc.language.words import clipped, did_you_mean, listed
 
 WIRES = ("f32", "f16", "bf16", "real")
 INTEGERS = ("uint", "int")
+
+SEES = "a codec sees x, index and its parameters, and in `receive near y` the receiver's own value, y"
 
 
 @dataclass(slots=True)
@@ -171,7 +173,7 @@ class _Codec:
         if isinstance(wire.width, syntax.Number | syntax.Quantity):
             bits = wire.width.value
             if not bits.is_integer() or not 1 <= bits <= WIDEST:
-                message = f"a field of {clipped(wire.width.span.text)}"
+                message = f"a field of {clipped(wire.width.span.text)} bits"
                 self.report.error(
                     "RX0232",
                     message,
@@ -269,7 +271,7 @@ class _Codec:
             self.report.error("RX0237", "one is chosen of each block", e.span, "", "begin with per block(100)")
         elif e.name != CHOSEN:
             self.report.error("RX0231", f"no name `{clipped(e.name)}` in this codec", e.span, "",
-                              did_you_mean(e.name, self.entries) or "a codec sees x and its parameters")  # fmt: skip
+                              did_you_mean(e.name, self.entries) or SEES)  # fmt: skip
 
     def call(self, e: syntax.Call) -> None:
         span = Span(e.span.source, e.span.start, e.span.start + len(e.function))
@@ -277,7 +279,7 @@ class _Codec:
         if takes is None:
             known = [name for name in FUNCTIONS if arity(name, Where.CODEC)]
             self.report.error("RX0233", f"no function `{clipped(e.function)}` in a codec", span, "",
-                              did_you_mean(e.function, known))  # fmt: skip
+                              did_you_mean(e.function, known) or f"functions are {listed(known, 'and')}")  # fmt: skip
         elif not takes[0] <= len(e.arguments) <= takes[1]:
             self.report.error("RX0233", f"`{e.function}` takes {many(*takes)}", e.span, f"{len(e.arguments)} given")
         elif e.keywords:

@@ -17,6 +17,7 @@ from relaxc.program.ir import Codec
 
 SHARE = 0.5
 HELP = "write a number, such as 0.4"
+ANOTHER = "use another codec, such as 4bit, or one whose levels follow the values of a block"
 
 
 def resolved(use: Use, lowered: Callable[[CodecUse], Codec | None], report: Report) -> Use:
@@ -41,7 +42,8 @@ def _value(use: Use, wanted: Argument, lowered: Callable[[CodecUse], Codec | Non
         return SHARE
     if not (kept := contraction(codec)):
         why = f"{codec.text} loses more than there is" if kept is not None else f"what {codec.text} loses is no share"
-        report.error("RX0372", what, _place(use, codecs[0], wanted), why, HELP)
+        help_ = HELP if kept is None else ANOTHER
+        report.error("RX0372", what, _place(use, codecs[0], wanted), why, help_)
     return SHARE * (kept or 1.0)
 
 

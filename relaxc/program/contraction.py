@@ -38,6 +38,16 @@ def contraction(codec: Codec) -> float | None:
     return float(f"{kept:.{DIGITS}g}") if isfinite(kept) and kept > 0 else 0.0
 
 
+@lru_cache(maxsize=256)
+def keeps_nothing(codec: Codec) -> bool:
+    """Whether what it loses is as much as there is, or more, of values of some size or of one sign: those of both tell
+    nothing of a codec that decodes all of one sign as 0."""
+    if codec.near is not None:
+        return False
+    sample = _sample()
+    return any(not _kept(codec, values * size) > 0 for values in (sample, abs(sample), -abs(sample)) for size in SIZES)
+
+
 def _kept(codec: Codec, value: NDArray[Any]) -> float:
     from relaxc.program.evaluate import decode, encode
 

@@ -105,6 +105,9 @@ def _meetings(matrix_rows: Sequence[Row], arrows: bool) -> str:
     sign = "<" if arrows else "-"
     met = [(i, j) for i, row in enumerate(matrix_rows) for j, _ in row if (i < j or arrows) and i != j]
     alone = [str(rank) for rank, row in enumerate(matrix_rows) if len(row) == 1]
-    cut = " ..." if len(met) > LINE else ""
-    kept = f", alone: {' '.join(alone)}" if alone else ""
-    return " ".join(f"{i}{sign}{j}" for i, j in met[:LINE]) + cut + kept
+    meetings = _some([f"{i}{sign}{j}" for i, j in met])
+    return ", ".join([*([meetings] if met else []), *([f"alone: {_some(alone)}"] if alone else [])])
+
+
+def _some(words: Sequence[str]) -> str:
+    return " ".join(words[:LINE]) + (" ..." if len(words) > LINE else "")

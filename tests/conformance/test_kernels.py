@@ -17,12 +17,14 @@ import pytest
 from fragment_cases import WEIGHTS, modulo, per_tensor
 from kernel_calls import Array, Segment, expected, measured, real_of, to_bits
 
-from relaxc import resources
+from relaxc import pipeline, resources
 from relaxc.build.kernels import build_kernels
 from relaxc.emit.cpu import emit_kernels
 from relaxc.emit.fuse import build_kernel
+from relaxc.language import library
+from relaxc.language.source import Source
 from relaxc.program import evaluate
-from relaxc.program.ir import Codec
+from relaxc.program.ir import Codec, exchanges
 from relaxc.wire.routes import Kernel, gather_kernels
 
 WORKERS = 3
@@ -63,6 +65,14 @@ CASES: list[Case] = [
 ]
 
 
+def of_the_library(name: str) -> Codec:
+    """As it is written there, with what its parameters are unless one says otherwise."""
+    program = pipeline.to_program(pipeline.to_spec(Source("spec", f"relax gradients {{ compress = {name} }}"), {}))
+    return next(e.codec for e in exchanges(program.bodies[0].statements) if e.codec is not None)
+
+
+LIBRARY = [of_the_library(name) for name in library.codecs() if name not in ("exact", "modulo")]
+"""Also one that no other test knows of."""
 SELECTING = [
     codecs.topk(0.01), codecs.topk(0.3), codecs.topk(5), codecs.topk(3, 7), codecs.topk(0.02, 512), codecs.topk(2000, 64),
     codecs.dct(8, 4), codecs.dct(3, 0.5), codecs.dct(32, 20), codecs.dct(1, 1), codecs.randomk(100), codecs.randomk(7),
@@ -83,6 +93,8 @@ CASES += [
         (codecs.randomk(9), kernel, dtype)
         for kernel, dtype in zip(KERNELS[3:], ("f32", "f16", "f64", "bf16"), strict=False)
     ),
+    *((codec, KEPT, DTYPES[n % 4]) for n, codec in enumerate(LIBRARY)),
+    *((codec, GATHER if codec.selects else KERNELS[2], DTYPES[(n + 1) % 4]) for n, codec in enumerate(LIBRARY)),
 ]
 
 

@@ -123,6 +123,7 @@ def test_golden(name: str, update_golden: bool) -> None:
         if update_golden:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
+        assert path.exists(), f"there is no {file} of {name}: run with --update-golden and read what it wrote"
         assert path.read_text() == text, (
             f"{path.name} differs; if it should, run with --update-golden and read the diff"
         )

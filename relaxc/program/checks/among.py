@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from relaxc.language.diagnostics import Diagnostic
 from relaxc.language.report import Report
 from relaxc.program.agreement import phases_of
+from relaxc.program.automatic import ANOTHER
 from relaxc.program.checks.judged import Judged, judge, place
 from relaxc.program.checks.replicas import adds_up_codes
 from relaxc.program.checks.settling import help_for, place_of_mix
-from relaxc.program.contraction import contraction
+from relaxc.program.contraction import contraction, keeps_nothing
 from relaxc.program.ir import Assign, Codec, Encode, Exchange, Program
 from relaxc.program.linear import Unjudged, cycle, iteration
 from relaxc.program.settling import lost_for_good, lowest
-from relaxc.topology.kinds import changes, directed, pattern, refusal, rows
+from relaxc.topology.kinds import Rows, changes, directed, pattern, refusal, rows
 from relaxc.topology.spectrum import AT, SURELY
 from relaxc.topology.topology import Topology
 from relaxc.wire.routes import route_of
@@ -26,6 +27,7 @@ def check_among(program: Program, counts: Sequence[int]) -> tuple[Diagnostic, ..
     for body in program.bodies:
         judged = judge(body)
         check_pull(judged, report)
+        check_kept(judged, report)
         topologies = dict.fromkeys(e.topology for e in judged.exchanges() if e.topology is not None)
         for workers in dict.fromkeys(counts):
             _alone(judged, workers, report)
@@ -67,18 +69,25 @@ def _topology(judged: Judged, topology: Topology, workers: int, report: Report) 
 
 
 def _left_out(topology: Topology, workers: int, judged: Judged, report: Report) -> None:
-    """Pairs of an odd number, or a graph of fewer workers."""
-    meeting = rows(topology, workers, 0, 0)
-    alone = sum(len(row) == 1 for row in meeting)
-    if workers == 1 or not changes(topology) or not alone:
+    if workers == 1 or not changes(topology):
         return
-    if max(map(len, meeting)) == 2 and alone == workers % 2:
-        why = "pairs of an odd number", "start an even number of workers, or take one_peer_exponential"
-    else:
-        why = "nobody is linked to them there", "start as many workers as have links, or add links to the others"
-    who = "one is" if alone == 1 else f"{alone} are"
-    report.warn("RX0378", f"in each round of {topology} of {workers} workers {who} alone",
-                place_of_mix(judged, topology), *why)  # fmt: skip
+    rounds = [rows(topology, workers, round, 0) for round in range(pattern(topology, workers))]
+    if found := left_out(rounds):
+        who, why, help_ = found
+        report.warn("RX0378", f"in each round of {topology} of {workers} workers {who} alone",
+                    place_of_mix(judged, topology), why, help_)  # fmt: skip
+
+
+def left_out(rounds: Sequence[Rows]) -> tuple[str, str, str] | None:
+    """Who meets nobody in any round, why, and what to do: pairs of an odd number, or a graph of fewer workers."""
+    alone = [sum(len(row) == 1 for row in meeting) for meeting in rounds]
+    least, workers = min(alone), len(rounds[0])
+    if not least:
+        return None
+    who = f"{least} or more are" if max(alone) > least else "one is" if least == 1 else f"{least} are"
+    if max(len(row) for meeting in rounds for row in meeting) == 2 and set(alone) == {workers % 2}:
+        return who, "pairs of an odd number", "start an even number of workers, or take one_peer_exponential"
+    return who, "nobody is linked to them there", "start as many workers as have links, or add links to the others"
 
 
 def _settles(topology: Topology, workers: int, judged: Judged, report: Report) -> None:
@@ -112,10 +121,27 @@ def check_pull(judged: Judged, report: Report) -> None:
         factor, kept = _factor(judged, state), contraction(codec)
         if factor is None or kept is None or factor <= 2 * kept:
             continue
+        help_ = "use gamma = auto, which is half of what the codec keeps" if kept else ANOTHER
         moves = next(s for s in judged.statements if isinstance(s, Assign) and s.name == "weight")
         report.warn("RX0371", f"weights move by {factor:g} towards what codes say, of which {codec.text} keeps "
                     f"{kept:g}", place(moves), f"above twice what it keeps, {2 * kept:.3g}, weights may diverge",
-                    "use gamma = auto, which is half of what the codec keeps")  # fmt: skip
+                    help_)  # fmt: skip
+
+
+def check_kept(judged: Judged, report: Report) -> None:
+    """RX0383: what a codec loses of a value is added to the next one, and grows where that is more than there is. The
+    interpreter diverges with levels whose sign is not decoded, and stands still where half of the values are always
+    lost (tried)."""
+    for exchange in judged.exchanges():
+        codec = exchange.codec
+        if exchange.feedback != "none" and codec is not None and keeps_nothing(codec):
+            report.warn(
+                "RX0383",
+                f"{codec.text} loses more than there is, and feedback adds it up",
+                place(exchange),
+                "of values of one sign or of some size, what is decoded is as far off as 0",
+                ANOTHER,
+            )
 
 
 def _followed(judged: Judged) -> list[tuple[str, Codec]]:

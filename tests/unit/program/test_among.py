@@ -12,10 +12,12 @@ from relaxc.language import library
 from relaxc.language.diagnostics import Diagnostic, SpecError
 from relaxc.language.report import Report
 from relaxc.language.source import Source
-from relaxc.program.checks.among import check_among
+from relaxc.program.checks.among import check_among, left_out
 from relaxc.program.checks.judged import judge
 from relaxc.program.checks.replicas import ASYNC, check_replicas
 from relaxc.program.ir import After, Body
+from relaxc.topology.graphs import Edges
+from relaxc.topology.kinds import metropolis
 
 D2 = "relax with d2"
 KNOBS = [
@@ -105,6 +107,19 @@ def test_a_graph_of_fewer_workers(tmp_path: Path) -> None:
     assert "linked" in str(warning) and "pairs" not in str(warning), "four is even, and three of them are no pairs"
 
 
+def test_rounds_of_which_some_leave_workers_out() -> None:
+    """One who rests in a round and meets in the next is not left out."""
+
+    def who(workers: int, *rounds: Edges) -> str | None:
+        found = left_out([metropolis(edges, workers) for edges in rounds])
+        return found and found[0]
+
+    assert who(3, ((0, 1), (1, 2)), ()) == who(3, (), ((0, 1), (1, 2))) is None
+    assert who(3, ((0, 1),), ((1, 2),)) == "one is"
+    assert who(4, ((0, 1),), ((1, 2), (2, 3))) == "1 or more are"
+    assert who(5, ((0, 1), (1, 2))) == "2 are"
+
+
 def test_how_far_to_move_towards_what_codes_say() -> None:
     assert said("relax with choco { gamma = 1.27 }") == []
     assert said("relax with choco { gamma = 1.29 }") == ["warning RX0371"]
@@ -113,6 +128,28 @@ def test_how_far_to_move_towards_what_codes_say() -> None:
         "warning RX0371"
     ]  # loses more than there is
     assert said("relax weights { compress = 2bit, gamma = 1.2 }") == []
+    assert "another codec" in str(diagnostics("relax with choco { compress = qsgd(2), gamma = 0.01 }")[0].help), (
+        "no auto"
+    )
+
+
+HALVED = """codec halved() {
+  per block(64)
+  send most: f32 = max(abs(x))
+  send level: uint(2) = round(3 * x / most)
+  receive = level * most / 3
+}
+"""
+"""Whose negative values all become 0."""
+
+
+def test_feedback_of_a_codec_that_loses_all() -> None:
+    """What it loses is added to the next value, and grows."""
+    assert said("relax gradients { compress = signs }") == ["warning RX0383"]
+    assert said("relax gradients { compress = signs, feedback = none }") == []
+    assert said("relax gradients { compress = onebit(64) }") == said("relax gradients { compress = topk(1%) }") == []
+    assert said(HALVED + "relax gradients { compress = halved }") == ["warning RX0383"]
+    assert said(HALVED + "relax gradients { compress = halved, feedback = none }") == []
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

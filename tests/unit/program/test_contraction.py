@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from relaxc import pipeline
+from relaxc.language import library
 from relaxc.language.source import Source
 from relaxc.program.codec import EXACT
-from relaxc.program.contraction import contraction
+from relaxc.program.contraction import contraction, keeps_nothing
 from relaxc.program.interpret import Interpreter
 from relaxc.program.ir import Apply, Assign, Codec, Constant, Encode, Let, Program, flattened
 from relaxc.wire.parameters import Parameter
@@ -24,6 +25,15 @@ def codec(written: str) -> Codec:
     made = program(f"relax with choco {{ compress = {written}, gamma = 0.01 }}")
     return next(s.value.codec for s in flattened(made.bodies[0].statements)
                 if isinstance(s, Let) and isinstance(s.value, Encode))  # fmt: skip
+
+
+KEEP_NOTHING = {"signs": "no scale", "qsgd": "random, of few levels", "ternary": "random, of three levels"}
+"""They lose more than there is, each for its reason: no feedback of its own may add that up."""
+
+
+@pytest.mark.parametrize("name", sorted(set(library.codecs()) - {"modulo"}))  # which decodes near the receiver's value
+def test_what_a_codec_of_the_library_decodes_is_nearer_than_0(name: str) -> None:
+    assert keeps_nothing(codec(name)) == (name in KEEP_NOTHING)
 
 
 def test_signs_with_their_mean_magnitude_keep_two_parts_in_pi() -> None:
