@@ -38,9 +38,11 @@ def among(judged: Typed, workers: Sequence[int]) -> Typed:
     """With the warnings that there are for these numbers of workers. Raise SpecError where they can't be."""
     from dataclasses import replace
 
-    from relaxc.program.checks.among import check_among
+    from relaxc.program.checks.among import check_among, judged_anew
 
-    return replace(judged, warnings=(*judged.warnings, *check_among(judged.program, workers)))
+    anew = {(d.code, d.message) for d in judged_anew(judged.program)} if workers else set()
+    kept = (d for d in judged.warnings if (d.code, d.message) not in anew)
+    return replace(judged, warnings=(*kept, *check_among(judged.program, workers)))
 
 
 def to_program(spec: Spec) -> Program:

@@ -10,7 +10,7 @@ from relaxc.program.agreement import phases_of
 from relaxc.program.automatic import ANOTHER
 from relaxc.program.checks.judged import Judged, judge, place
 from relaxc.program.checks.replicas import adds_up_codes
-from relaxc.program.checks.settling import help_for, place_of_mix
+from relaxc.program.checks.settling import help_for, place_of_mix, settled_by_number
 from relaxc.program.contraction import contraction, keeps_nothing
 from relaxc.program.ir import Assign, Codec, Encode, Exchange, Program
 from relaxc.program.linear import Unjudged, cycle, iteration
@@ -35,6 +35,11 @@ def check_among(program: Program, counts: Sequence[int]) -> tuple[Diagnostic, ..
             for topology in topologies:
                 _topology(judged, topology, workers, report)
     return report.finish()
+
+
+def judged_anew(program: Program) -> tuple[Diagnostic, ...]:
+    """Warnings of no number of workers that those of `check_among` stand for, where there are numbers."""
+    return tuple(warning for body in program.bodies for warning in settled_by_number(judge(body)))
 
 
 def _alone(judged: Judged, workers: int, report: Report) -> None:

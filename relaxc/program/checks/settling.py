@@ -8,6 +8,7 @@ corrections a topology that changes diverges though each of its rounds is above 
 
 from __future__ import annotations
 
+from relaxc.language.diagnostics import Diagnostic
 from relaxc.language.report import Report
 from relaxc.language.source import Span
 from relaxc.program.checks.judged import Judged, place, values
@@ -35,12 +36,26 @@ def check_settling(judged: Judged, report: Report) -> None:
                     "what is corrected for one round's partners is wrong for the next ones'"
                     if changes(topology) else "its matrix is not symmetric",
                     "use a topology that never changes and whose links go both ways, such as lazy(ring)")  # fmt: skip
-    elif 1 - spread(topology) < above + AT:
-        label = (
-            f"W needs eigenvalues above {above:.3g}, and those of {topology} come down to {1 - spread(topology):.3g}"
-        )
-        report.warn("RX0370", f"over {topology}, what workers disagree about may never die out", span, label,
-                    help_for(topology, above))  # fmt: skip
+    else:
+        _for_any_number(judged, topology, above, report)
+
+
+def _for_any_number(judged: Judged, topology: Topology, above: float, report: Report) -> None:
+    least = 1 - spread(topology)
+    if least < above + AT:
+        label = f"W needs eigenvalues above {above:.3g}, and those of {topology} come down to {least:.3g}"
+        report.warn("RX0370", f"over {topology}, what workers disagree about may never die out",
+                    place_of_mix(judged, topology), label, help_for(topology, above))  # fmt: skip
+
+
+def settled_by_number(judged: Judged) -> tuple[Diagnostic, ...]:
+    """What is said of any number of workers, and wrong of some, where their own matrix is judged (among.py): RX0370 of
+    a topology that stays."""
+    report = Report()
+    topology, above = judged_topology(judged.body), lowest(judged.body)
+    if topology is not None and above is not None and not changes(topology):
+        _for_any_number(judged, topology, above, report)
+    return report.finish()
 
 
 def _of_weights(judged: Judged) -> bool:

@@ -68,6 +68,17 @@ def test_d2_on_rings() -> None:
     assert found.help == "use lazy(ring), or move by a smaller factor"
 
 
+def test_a_number_of_workers_replaces_what_holds_for_any() -> None:
+    typed = pipeline.to_typed(pipeline.to_spec(Source("spec", D2 + " { topology = ring }"), {}))
+
+    def told(*workers: int) -> list[str]:
+        return [d.message for d in pipeline.among(typed, workers).warnings]
+
+    assert told() == ["over ring, what workers disagree about may never die out"]
+    assert told(9) == []
+    assert told(8) == ["over ring of 8 workers, what they disagree about never dies out"]
+
+
 def test_machines_are_whole() -> None:
     given = "relax gradients { route = hierarchy(inner = 3), compress = 8bit }"
     assert said(given, 4) == said("relax updates { route = hierarchy(inner = 3) }", 4) == ["error RX0376"]
