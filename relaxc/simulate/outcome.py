@@ -56,6 +56,10 @@ class Curve:
         return None
 
 
+RISE = 0.9
+"""Of the first and of the last loss: where one between them was below that, it is told."""
+
+
 def verdicts(curves: Sequence[Curve]) -> list[str]:
     """The first curve on its own, then against each other one."""
     first, *others = curves
@@ -67,8 +71,9 @@ def _alone(curve: Curve) -> str:
     if curve.diverged is not None:
         return f"{curve.name} diverges: its loss is no number after {curve.diverged} iterations"
     start, end = curve.points[0][1], curve.last
-    went = "goes" if end < start else "does not converge: its loss goes"
-    return f"{curve.name}: the loss {went} from {start:.4g} to {end:.4g}; workers end {curve.apart:.2g} apart"
+    went = "goes" if end < start else "does not converge: it goes"
+    rose = f", up from {curve.least:.4g}" if curve.least < RISE * min(start, end) else ""
+    return f"{curve.name}: the loss {went} from {start:.4g} to {end:.4g}{rose}; workers end {curve.apart:.2g} apart"
 
 
 def _against(one: Curve, other: Curve) -> str:

@@ -179,7 +179,9 @@ def test_who_is_faster() -> None:
 
 
 def test_what_does_not_converge() -> None:
-    assert "does not converge" in verdicts([curve("a", [1, 2])])[0]
+    assert verdicts([curve("a", [1, 2])])[0].startswith("a: the loss does not converge: it goes from 1 to 2;")
+    assert "from 3 to 2, up from 1;" in verdicts([curve("a", [3, 1, 2])])[0]
+    assert "up" not in verdicts([curve("a", [3, 1.9, 2])])[0]
     said = verdicts([curve("a", [1, float("nan")]), curve("e", [1, 0.5])])
     assert said[0] == "a diverges: its loss is no number after 10 iterations" and len(said) == 2
 
