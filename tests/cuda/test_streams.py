@@ -88,6 +88,7 @@ def test_what_has_arrived_is_followed_by_the_stream_of_whoever_asks(device: Path
     lines = before.split("\n")
     assert "record 1" in lines and lines.index("follow 0") > lines.index("record 1") and "follow 7" not in lines
     assert "follow 7" in behind.partition("lands")[0]
+    assert "the host waits" not in done.stderr
 
 
 def test_a_device_that_has_failed_does_not_end_the_process(device: Path) -> None:
