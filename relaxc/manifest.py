@@ -51,6 +51,8 @@ class LaunchPlan(msgspec.Struct, frozen=True):
         return scratch_bytes(self.scratch_per_element, min(largest, self.per_block or largest))
 
 
+SCRATCH_LIMIT = 64 << 20
+"""Bytes of scratch of all thread blocks of a kernel, unless one alone needs more (runtime/device_call.cpp)."""
 SCRATCH_ROUNDED = 16
 """Elements of an array in global scratch are a multiple of this (relaxrt/cuda_segment.h, runtime/device_call.cpp)."""
 

@@ -15,7 +15,7 @@ namespace relaxc {
 namespace {
 
 constexpr int64_t blocks_a_multiprocessor = 16;  // of threads; any number is right
-constexpr int64_t scratch_limit = 64 << 20;      // bytes, of all of them
+constexpr int64_t scratch_limit = 64 << 20;      // bytes, of all of them: SCRATCH_LIMIT of manifest.py
 constexpr int64_t scratch_rounding = 16;         // elements, emit/cuda.py's
 
 // Arrays of a call that go to the device as one copy. They are laid out first, so that pointers between them are known.

@@ -20,6 +20,10 @@ from relaxc.emit.kernel import BlockKernel
 ROOM = 32 << 20
 """Bytes on the device for one call: far more than any test's."""
 UNWRITTEN = 0xAB
+LIBRARY = frozenset({"exp", "log", "log2", "power"})
+"""Operations that are functions of a card's library in f64."""
+ULPS = 64
+"""Which a result of some of these may be apart."""
 
 
 class Device:
@@ -135,13 +139,29 @@ class Launched:
         return arena.read(output, np.empty(given.size or 0, np.uint8)).tobytes(), held
 
     def gives_what(self, function: Any, kernel: BlockKernel, seed: int, hows: Sequence[tuple[int, int]]) -> None:
-        """See that it makes the CPU's `function`'s bytes of data drawn for the kernel, on each of (grid, skew)."""
+        """See that it makes the CPU's `function`'s bytes of data drawn for the kernel, on each of (grid, skew). In f64 a
+        card's functions of LIBRARY may differ from the CPU's in the last bits (DESIGN, section 5): what is sent isn't
+        compared then, since a level may be another."""
         given = drawn(kernel, self.launch, seed)
         message, memory = of_cpu(function, given)
+        rough = self.device.where.type == "cuda" and kernel.real == "f64" and of_a_library(kernel)
         for grid, skew in hows:
             made, held = self(given, grid, skew)
-            assert made == message, (grid, skew)
-            assert all(map(same, held, memory)), (grid, skew)
+            assert rough or made == message, (grid, skew)
+            assert all(map(near if rough else same, held, memory)), (grid, skew)
+
+
+def near(a: Array, b: Array) -> bool:
+    """Within a few units of the last place, any NaN being any other."""
+    if a.dtype.kind != "f":
+        return same(a, b)
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - b) <= ULPS * np.spacing(np.abs(b))
+    return bool((apart | (a == b) | (np.isnan(a) & np.isnan(b))).all())
+
+
+def of_a_library(kernel: BlockKernel) -> bool:
+    return any(value.op in LIBRARY for section in (kernel.main, kernel.gather) if section for value in section.values)
 
 
 def _numbers(arena: Arena, numbers: Sequence[float] | None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -10,7 +10,7 @@ from relaxc.attach.buffers import Memory, make_memory
 from relaxc.attach.fitting import FittedPrograms
 from relaxc.attach.parameters import ModelParameters
 from relaxc.errors import ModelError
-from relaxc.manifest import Manifest
+from relaxc.manifest import SCRATCH_LIMIT, LaunchPlan, Manifest
 from relaxc.schedule.schedule import Schedule, residual_of
 from relaxc.wire.parameters import ITEM_BYTES
 
@@ -52,14 +52,19 @@ def _sizes(memory: Memory) -> Iterator[int]:
 
 
 def scratch_needed(manifest: Manifest, read: ModelParameters) -> int:
-    """Bytes that a kernel has while it runs, the most of any: kernels run one after the other, and one that takes a
-    tensor as a block needs room for the largest."""
-    largest: dict[str, int] = {}
+    """Bytes that a kernel has while it runs, at most, the most of any: kernels run one after the other. Each thread block
+    has room for the largest codec block, and there are as many thread blocks as codec blocks, within SCRATCH_LIMIT."""
+    elements: dict[str, list[int]] = {}
     for parameter in read.parameters:
-        largest[parameter.dtype] = max(largest.get(parameter.dtype, 0), parameter.elements)
+        elements.setdefault(parameter.dtype, []).append(parameter.elements)
     dtypes = {kernel.symbol: kernel.dtype for body in manifest.bodies for kernel in body.kernels}
-    each = (launch.scratch_bytes(largest.get(dtypes[launch.symbol], 0)) for launch in manifest.launches)
-    return max(each, default=0)
+    return max((_scratch(launch, elements.get(dtypes[launch.symbol], [])) for launch in manifest.launches), default=0)
+
+
+def _scratch(launch: LaunchPlan, elements: Sequence[int]) -> int:
+    each = launch.scratch_bytes(max(elements, default=0))
+    blocks = sum(-(-n // (launch.per_block or max(n, 1))) for n in elements)
+    return max(each, min(blocks * each, SCRATCH_LIMIT))
 
 
 def refuse_full(needed: int, device: torch.device) -> None:

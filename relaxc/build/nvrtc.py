@@ -1,6 +1,6 @@
 """NVRTC: NVIDIA's compiler as a library, so that neither a CUDA toolkit nor a GPU is needed where kernels are made.
 
-Twelve C functions, the same since CUDA 11.2, called with ctypes: cuda-bindings has them too, but each release of it
+Thirteen C functions, the same since CUDA 11.2, called with ctypes: cuda-bindings has them too, but each release of it
 takes one major version of CUDA, where torch's own NVRTC may be of another.
 """
 

@@ -1,7 +1,7 @@
 // A libcuda whose device is the CPU: its memory is the host's, and a cubin is the path of a library that holds generated
 // kernels under emulation.h. The environment says what it is: FAKE_CUDA_VERSION (12040), FAKE_CUDA_CAPABILITY (80),
 // FAKE_CUDA_DEVICES (1), and FAKE_CUDA_REFUSES, the name of an entry point that fails with FAKE_CUDA_ERROR (209).
-// FAKE_CUDA_LOG names a file that gets a line for each launch.
+// FAKE_CUDA_LOG names a file that gets a line for each launch, FAKE_CUDA_ORDER is that of a block's threads (0).
 #include <dlfcn.h>
 
 #include <cstdint>

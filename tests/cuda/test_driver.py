@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import torch
 from fake_cuda import fake_driver
+from pool import Pool
 from torch import nn
 
 import relaxc
@@ -260,14 +261,52 @@ def test_what_a_plan_of_gradients_needs() -> None:
 
 
 def test_what_a_kernel_needs_while_it_runs() -> None:
-    """topk takes a tensor as one block: 12 bytes of scratch for each element of the largest; a block of 512 needs none."""
+    """topk takes a tensor as one block: for each of the three 12 bytes of scratch for each element of the largest, for all
+    that are at work together 64 MB at most or what one needs; a block of 512 needs none."""
     model = nn.Sequential(nn.Linear(1000, 10, bias=False), nn.Linear(10, 7))
     read = read_parameters(model)
     topk = relaxc.compile("relax gradients { compress = topk(1%) }", model=model)
-    assert footprint.scratch_needed(topk.manifest, read) == 12 * 10_000
+    assert footprint.scratch_needed(topk.manifest, read) == 3 * 12 * 10_000
+    many = read_parameters(nn.ParameterList(torch.empty(50_000) for _ in range(200)))
+    assert footprint.scratch_needed(topk.manifest, many) == 64 << 20
+    large = read_parameters(nn.ParameterList([torch.empty(16 * 10**6), torch.empty(1)]))
+    assert footprint.scratch_needed(topk.manifest, large) == 12 * 16 * 10**6
     assert (
         footprint.scratch_needed(relaxc.compile("relax gradients { compress = 8bit }", model=model).manifest, read) == 0
     )
+
+
+def test_a_card_that_is_full_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch has reserved and nobody uses is free too."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 10_000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 500)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 200)
+    footprint.refuse_full(1300, CUDA0)
+    footprint.refuse_full(10**12, torch.device("cpu"))
+    with pytest.raises(ModelError, match="RX0425"):
+        footprint.refuse_full(1301, CUDA0)
+
+
+def test_room_is_asked_for_before_anything_is_made(pool: Pool) -> None:
+    assert pool.run(attach_where_all_is_full, 1) == ["RX0425 40000 0"]
+
+
+def attach_where_all_is_full(rank: int, workers: int) -> str:
+    """The error, the bytes that were asked for, and how many hooks the model has then."""
+    import relaxc.attach.plan as plan
+
+    asked: list[int] = []
+
+    def full(needed: int, device: torch.device) -> None:
+        asked.append(needed)
+        raise footprint.no_room(needed, 0, device)
+
+    model = nn.Linear(1000, 10, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ModelError) as refused:
+        patch.setattr(plan, "refuse_full", full)
+        relaxc.compile("relax gradients", model=model).attach(model, optimizer)
+    return f"{refused.value.code} {asked[0]} {len(model._forward_pre_hooks)}"
 
 
 def test_memory_is_measured_without_making_it() -> None:

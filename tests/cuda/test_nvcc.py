@@ -28,6 +28,7 @@ SAMPLE = [*by_routes()[::12], *by_fragments()[::12], *of_specs()[::48]]
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """What ptxas says of the sample, and its PTX."""
+    assert shutil.which("nvcc"), "in CI this is not skipped: put nvcc (13 or newer) on the PATH"
     where = tmp_path_factory.mktemp("nvcc")
     (where / "kernels.cu").write_text(emit_cuda(SAMPLE)[0])
     command = ["nvcc", "-cubin", "--keep", *FLAGS, f"-I{folder('runtime')}", "kernels.cu"]

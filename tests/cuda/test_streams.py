@@ -46,6 +46,22 @@ operations.over(job)
 print("lands", file=sys.stderr, flush=True)
 operations.stop()
 """
+IN_STEP = """
+def says(what):
+    time.sleep(0.3)
+    print(what, file=sys.stderr, flush=True)
+
+job = operations.job([runtime.Piece(0, phases=[[]])])
+operations.run([], 0, [])
+says("computed")
+operations.start(job, 0, held=True)
+says("started")
+operations.ready(job, 0)
+says("ready")
+operations.wait(job, 0)
+says("waited")
+operations.stop()
+"""
 FAILS = """
 try:
     operations.start(job, 0)
@@ -88,6 +104,24 @@ def test_what_has_arrived_is_followed_by_the_stream_of_whoever_asks(device: Path
     lines = before.split("\n")
     assert "record 1" in lines and lines.index("follow 0") > lines.index("record 1") and "follow 7" not in lines
     assert "follow 7" in behind.partition("lands")[0]
+    assert "the host waits" not in done.stderr
+
+
+def test_each_side_comes_behind_what_the_other_was_given(device: Path) -> None:
+    """The queue's stream (1) behind what was computed, and a bucket's messages behind what made it ready; the
+    trainer's (7) behind them where it waits. The host waits for none of it."""
+    done = ran(device, IN_STEP)
+    assert done.returncode == 0, done.stderr
+    steps = done.stderr.split()
+    places = [steps.index(word) for word in ("computed", "started", "ready", "waited")]
+    between = {
+        word: [" ".join(steps[n : n + 2]) for n in range(before, after) if steps[n] in ("record", "follow")]
+        for word, before, after in zip(("computed", "started", "ready", "waited"), (0, *places), places, strict=False)
+    }
+    assert between["computed"] == ["record 7"]
+    assert between["started"] == ["follow 1"]
+    assert between["ready"][:3] == ["record 7", "follow 1", "record 1"]
+    assert between["waited"] == ["follow 7"]
     assert "the host waits" not in done.stderr
 
 

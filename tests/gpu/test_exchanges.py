@@ -74,7 +74,7 @@ def over_nccl(rank: int, workers: int, spec: str, store: str) -> list[bytes]:
 
 @pytest.mark.parametrize("name", ["bytegrad", "choco", "dense"])
 def test_in_a_job_over_nccl(name: str, pool: Pool, tmp_path: os.PathLike[str]) -> None:
-    """With as many ranks as there are cards, 1 included: messages go from card to card. A sum of more than two floats
+    """With as many ranks as there are cards: of two and more, messages go from card to card. A sum of more than two floats
     is of any order."""
     workers = min(torch.cuda.device_count(), 2 if name == "dense" else 4)
     wanted = pool.run(train, workers, SPECS[name], "cpu", SHAPES, timeout=200)
