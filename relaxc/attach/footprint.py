@@ -52,8 +52,8 @@ def _sizes(memory: Memory) -> Iterator[int]:
 
 
 def scratch_needed(manifest: Manifest, read: ModelParameters) -> int:
-    """Bytes that a kernel has while it runs, at most, the most of any: kernels run one after the other. Each thread block
-    has room for the largest codec block, and there are as many thread blocks as codec blocks, within SCRATCH_LIMIT."""
+    """Bytes that a kernel has while it runs, at most, the most of any: kernels run one after the other. Each thread
+    block has room for the largest codec block, and there are as many as codec blocks, within SCRATCH_LIMIT."""
     elements: dict[str, list[int]] = {}
     for parameter in read.parameters:
         elements.setdefault(parameter.dtype, []).append(parameter.elements)

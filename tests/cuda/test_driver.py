@@ -293,7 +293,7 @@ def test_room_is_asked_for_before_anything_is_made(pool: Pool) -> None:
 
 def attach_where_all_is_full(rank: int, workers: int) -> str:
     """The error, the bytes that were asked for, and how many hooks the model has then."""
-    import relaxc.attach.plan as plan
+    from relaxc.attach import plan
 
     asked: list[int] = []
 
@@ -303,9 +303,11 @@ def attach_where_all_is_full(rank: int, workers: int) -> str:
 
     model = nn.Linear(1000, 10, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ModelError) as refused:
+    compiled = relaxc.compile("relax gradients", model=model)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "refuse_full", full)
-        relaxc.compile("relax gradients", model=model).attach(model, optimizer)
+        with pytest.raises(ModelError) as refused:
+            compiled.attach(model, optimizer)
     return f"{refused.value.code} {asked[0]} {len(model._forward_pre_hooks)}"
 
 
