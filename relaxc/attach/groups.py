@@ -26,8 +26,8 @@ GIVEN_UP = "given up"
 """The key of workers that waited for the others as long as they were told to."""
 LOOK_EVERY = 0.02
 PATIENCE = 4
-"""A group of a lane waits this many times as long as the lane does: a backend's own timeout would close its connections
-to all workers, not only to the lost one."""
+"""A group of a lane, or of NCCL, waits this many times as long as we do: a backend's own timeout would close its
+connections to all workers, not only to the lost one, and NCCL's watchdog end the process."""
 _attached: WeakKeyDictionary[Store, Counter[str]] = WeakKeyDictionary()
 """Attaches by store and the name of the user's group: attach is collective, so all its members count alike. By store,
 since a process that leaves the world and joins another has counted for itself."""
