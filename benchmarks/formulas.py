@@ -88,6 +88,129 @@ def sign_keep(x: Tensor, residual: Tensor) -> tuple[Tensor, ...]:
     return scale, code, value - torch.where(positive, scale, -scale).view(-1)
 
 
+def packed(bit: Tensor) -> Tensor:
+    """Eight rows of 0 and 1 to one of bytes, one above the other."""
+    planes = bit.to(torch.uint8).view(-1, 8, bit.shape[1] // 8)
+    code = planes[:, 0]
+    for k in range(1, 8):
+        code = code | planes[:, k] << k
+    return code
+
+
+def unpacked(code: Tensor) -> Tensor:
+    return torch.stack([code >> k & 1 for k in range(8)], 1).view(code.shape[0], -1)
+
+
+def sign_encode(x: Tensor) -> tuple[Tensor, ...]:
+    rows = x.view(-1, SIGN_BLOCK)
+    return rows.abs().mean(1, keepdim=True), packed(rows >= 0)
+
+
+def sign_decode(scale: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+    return (torch.where(unpacked(code) == 1, scale, -scale).view(-1),)
+
+
+def plain_signs(x: Tensor) -> tuple[Tensor, ...]:
+    return (packed(x.view(-1, BLOCK) >= 0),)
+
+
+def plain_signs_decode(code: Tensor) -> tuple[Tensor, ...]:
+    return ((unpacked(code).to(torch.float32) * 2 - 1).view(-1),)
+
+
+def qsgd_encode(x: Tensor) -> tuple[Tensor, ...]:
+    rows = x.view(-1, BLOCK)
+    size = rows.norm(dim=1, keepdim=True)
+    level = torch.floor(rows / size * 7 + torch.rand_like(rows)).to(torch.int8)
+    return size, pair((level & 15).to(torch.uint8))
+
+
+def qsgd_decode(size: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+    level = (apart(code) ^ 8).to(torch.int8) - 8
+    return ((level.to(torch.float32) * size / 7).view(-1),)
+
+
+def ternary_encode(x: Tensor) -> tuple[Tensor, ...]:
+    """Of a whole tensor; four to a byte."""
+    bound = 2.5 * x.square().mean().sqrt()
+    near0 = torch.maximum(torch.minimum(x, bound), -bound)
+    top = near0.abs().amax()
+    level = (torch.floor(near0 / top + torch.rand_like(x)).to(torch.int8) & 3).to(torch.uint8).view(4, -1)
+    return top, level[0] | level[1] << 2 | level[2] << 4 | level[3] << 6
+
+
+def ternary_decode(top: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+    level = torch.stack([code >> 2 * k & 3 for k in range(4)])
+    return ((((level ^ 2).to(torch.int8) - 2).to(torch.float32) * top).view(-1),)
+
+
+def natural_encode(x: Tensor) -> tuple[Tensor, ...]:
+    size = x.abs().clamp(2.0**-126, 2.0**127)
+    low = torch.floor(torch.log2(size))
+    exponent = low + torch.floor(size * torch.exp2(-low) + torch.rand_like(x)) - 1
+    return packed((x < 0).view(-1, BLOCK)), (exponent + 127).clamp(0, 254).to(torch.uint8)
+
+
+def natural_decode(negative: Tensor, exponent: Tensor) -> tuple[Tensor, ...]:
+    size = torch.exp2(exponent.to(torch.float32) - 127)
+    return (torch.where(unpacked(negative).view(-1) == 1, -size, size),)
+
+
+def bagua_encode(x: Tensor) -> tuple[Tensor, ...]:
+    low, high = x.amin(), x.amax()
+    scale = 255 / (high - low + 1e-7)
+    upper = torch.round(high * scale)
+    level = torch.minimum(torch.round(x * scale), upper) - (upper - 255)
+    return low, high, level.to(torch.uint8)
+
+
+def bagua_decode(low: Tensor, high: Tensor, level: Tensor) -> tuple[Tensor, ...]:
+    scale = 255 / (high - low + 1e-7)
+    return ((level.to(torch.float32) + torch.round(high * scale) - 255) / scale,)
+
+
+def one_of_each(x: Tensor) -> tuple[Tensor, ...]:
+    """One element of each hundred, and which."""
+    rows = x.view(-1, 100)
+    places = torch.randint(0, 100, (rows.shape[0], 1))
+    return rows.gather(1, places), places
+
+
+def one_of_each_decode(value: Tensor, places: Tensor) -> tuple[Tensor, ...]:
+    return (torch.zeros(value.shape[0], 100).scatter(1, places, value).view(-1),)
+
+
+SIDE, LARGEST = 64, 32
+
+
+def cosines() -> Tensor:
+    """The orthonormal DCT-II."""
+    k, n = torch.arange(SIDE).view(-1, 1), torch.arange(SIDE)
+    made = torch.cos(torch.pi * (n + 0.5) * k / SIDE) * (2 / SIDE) ** 0.5
+    made[0] /= 2**0.5
+    return made
+
+
+COSINES = cosines()
+
+
+def dct_encode(x: Tensor) -> tuple[Tensor, ...]:
+    turned = (COSINES @ x.view(-1, SIDE, SIDE) @ COSINES.T).view(-1, SIDE * SIDE)
+    places = turned.abs().topk(LARGEST, dim=1, sorted=False).indices
+    return turned.gather(1, places), places
+
+
+def dct_decode(kept: Tensor, places: Tensor) -> tuple[Tensor, ...]:
+    turned = torch.zeros(kept.shape[0], SIDE * SIDE).scatter(1, places, kept).view(-1, SIDE, SIDE)
+    return ((COSINES.T @ turned @ COSINES).view(-1),)
+
+
+def modulo_encode(x: Tensor) -> tuple[Tensor, ...]:
+    """Without the check that ours has of each block."""
+    level = torch.floor(x / 0.001 + torch.rand_like(x))
+    return (torch.remainder(level, 256).to(torch.uint8),)
+
+
 def cast(kind: torch.dtype) -> Formula:
     return lambda x: (x.to(kind),)
 

@@ -42,6 +42,8 @@ COMPILED, EAGER, MANY_TENSORS = 1.0, 10.0, 3.0
 """How many times as fast as the same formula in torch; 100 small tensors to one of their size."""
 SHARE = 1.7 / 2
 """Of what two threads can bring: twice one thread, or as many bytes as two threads copy where that is less."""
+WHOLE = 102_400
+"""A multiple of all blocks: the formulas know no short one."""
 TENSORS, SMALL = 100, 64
 SMALL_CALLS = 200
 
@@ -49,12 +51,12 @@ SMALL_CALLS = 200
 @dataclass(frozen=True)
 class Case:
     """`asked` is a share of memcpy's speed: for the uncompressed tensor or, where `own`, for as many bytes as the
-    kernel itself reads and writes."""
+    kernel itself reads and writes. None where nothing is asked of that."""
 
     name: str
     codec: Codec
     kernel: Kernel
-    asked: float
+    asked: float | None
     formula: formulas.Formula
     own: bool = False
 
@@ -99,7 +101,29 @@ def cases() -> list[Case]:
         Case("onebit", codec("onebit"), KEEP, 0.6, formulas.sign_keep),
         Case("minmax 8bit", minmax, COMBINE, 0.5, formulas.minmax_combine, own=True),
         Case("topk 1%", codec("topk", part=formulas.PART), ENCODE, 0.15, formulas.top),
+        *others(),
     ]
+
+
+def others() -> list[Case]:
+    """Both ways of the codecs of which nothing is asked but to be faster than torch."""
+    both = {
+        "fp16": (codec("fp16"), formulas.cast(torch.float16), formulas.cast(torch.float32)),
+        "onebit": (codec("onebit"), formulas.sign_encode, formulas.sign_decode),
+        "signs": (codec("signs"), formulas.plain_signs, formulas.plain_signs_decode),
+        "qsgd 4bit": (codec("qsgd"), formulas.qsgd_encode, formulas.qsgd_decode),
+        "ternary": (codec("ternary"), formulas.ternary_encode, formulas.ternary_decode),
+        "natural": (codec("natural"), formulas.natural_encode, formulas.natural_decode),
+        "bagua_minmax": (codec("bagua_minmax"), formulas.bagua_encode, formulas.bagua_decode),
+        "randomk 1%": (codec("randomk"), formulas.one_of_each, formulas.one_of_each_decode),
+        "dct": (codec("dct"), formulas.dct_encode, formulas.dct_decode),
+    }
+    made = [
+        Case(name, of, kernel, None, formula)
+        for name, (of, *ways) in both.items()
+        for kernel, formula in zip((ENCODE, DECODE), ways, strict=True)
+    ]
+    return [*made, Case("modulo 8bit", codec("modulo"), ENCODE, None, formulas.modulo_encode)]
 
 
 def built(case: Case, number: int) -> list[BlockKernel]:
@@ -197,8 +221,9 @@ def measured(trial: Trial, rounds: int) -> list[Figure]:
         print(f"{case.text}: not compared with torch.compile, {fast}", file=sys.stderr)
     traffic = trial.traffic / (8 * trial.bench.elements)  # in copies of the tensor
     own = (" of its own traffic", traffic) if case.own else ("", 1.0)
+    to_memcpy = own[1] * ratio(copied, ours)
     figures = [
-        Figure(f"{case.text} to memcpy{own[0]}", case.asked, own[1] * ratio(copied, ours)),
+        *([] if case.asked is None else [Figure(f"{case.text} to memcpy{own[0]}", case.asked, to_memcpy)]),
         *(Figure(f"{case.text} to torch.compile", COMPILED, ratio(c, ours)) for c in compiled),
         Figure(f"{case.text} to eager torch", EAGER, ratio(slow, ours)),
     ]
@@ -224,7 +249,7 @@ def measure(elements: int, rounds: int, only: str) -> list[Figure]:
     torch.set_num_threads(1)
     chosen = [case for case in cases() if only in case.text]
     kernels = [kernel for n, case in enumerate(chosen) for kernel in built(case, n)]
-    bench = Bench(elements // formulas.SIGN_BLOCK * formulas.SIGN_BLOCK, kernels)
+    bench = Bench(elements // WHOLE * WHOLE, kernels)
     buffers = Buffers(bench.elements)
     figures = [f for n, case in enumerate(chosen) for f in measured(Trial(case, n, bench, buffers), rounds)]
     return figures + [many_tensors(case, rounds) for case in chosen if case.codec.layout.unit == "block"]
