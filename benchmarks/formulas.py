@@ -81,11 +81,7 @@ def sign_keep(x: Tensor, residual: Tensor) -> tuple[Tensor, ...]:
     rows = value.view(-1, SIGN_BLOCK)
     scale = rows.abs().mean(1, keepdim=True)
     positive = rows >= 0
-    planes = positive.to(torch.uint8).view(-1, 8, SIGN_BLOCK // 8)
-    code = planes[:, 0]
-    for k in range(1, 8):
-        code = code | planes[:, k] << k
-    return scale, code, value - torch.where(positive, scale, -scale).view(-1)
+    return scale, packed(positive), value - torch.where(positive, scale, -scale).view(-1)
 
 
 def packed(bit: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaxc.topology.drawing import draw
+from relaxc.topology.drawing import _meetings, draw
 from relaxc.topology.kinds import TOPOLOGIES, refusal
 from relaxc.topology.topology import Topology
 
@@ -60,6 +60,10 @@ PICTURES = [
 @pytest.mark.parametrize(("topology", "workers", "picture"), PICTURES, ids=[f"{t}-{n}" for t, n, _ in PICTURES])
 def test_pictures(topology, workers, picture):
     assert draw(topology, workers) == picture
+
+
+def test_of_many_who_are_alone_some_are_named():
+    assert _meetings([((rank, 1.0),) for rank in range(40)], False) == f"alone: {' '.join(map(str, range(16)))} ..."
 
 
 def test_random_rounds_say_that_they_are_drawn():
