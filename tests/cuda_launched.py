@@ -21,7 +21,7 @@ ROOM = 32 << 20
 """Bytes on the device for one call: far more than any test's."""
 UNWRITTEN = 0xAB
 LIBRARY = frozenset({"exp", "log", "log2", "power"})
-"""Operations that are functions of a card's library in f64."""
+"""Operations that are functions of a card's library in f64, which makes them of fused ones."""
 ULPS = 64
 """Which a result of some of these may be apart."""
 

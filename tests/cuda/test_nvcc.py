@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from cuda_cases import by_fragments, by_routes, of_specs
+from cuda_launched import of_a_library
 
 from relaxc.emit.cuda import emit_cuda
-from relaxc.emit.kernel import BlockKernel
 from relaxc.resources import folder
 
 pytestmark = [
@@ -20,8 +20,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 FLAGS = ("-arch=sm_80", "--fmad=false", "-std=c++17", "-Xptxas", "-v", "-diag-suppress", "177")
-OF_A_LIBRARY = frozenset({"exp", "log", "log2", "power"})
-"""Functions of f64 that NVIDIA's library makes of fused operations."""
 SAMPLE = [*by_routes()[::12], *by_fragments()[::12], *of_specs()[::48]]
 
 
@@ -55,7 +53,7 @@ def test_no_kernel_spills_or_has_local_memory(compiled: tuple[str, str]) -> None
 def test_nothing_is_contracted(compiled: tuple[str, str]) -> None:
     _, ptx = compiled
     functions = {m[1]: m[0] for m in re.finditer(r"\.entry (\w+)\([\s\S]*?\n}", ptx)}
-    plain = [kernel for kernel in SAMPLE if not OF_A_LIBRARY & _operations(kernel)]
+    plain = [kernel for kernel in SAMPLE if not of_a_library(kernel)]
     assert set(functions) == {kernel.symbol for kernel in SAMPLE}
     assert len(plain) > len(SAMPLE) // 2
     for kernel in plain:
@@ -65,7 +63,3 @@ def test_nothing_is_contracted(compiled: tuple[str, str]) -> None:
             kernel.symbol
         )
         assert set(re.findall(r"\b((?:div|sqrt)\.\w+)\.f(?:32|64)", text)) <= {"div.rn", "sqrt.rn"}, kernel.symbol
-
-
-def _operations(kernel: BlockKernel) -> set[str]:
-    return {value.op for section in (kernel.main, kernel.gather) if section for value in section.values}
