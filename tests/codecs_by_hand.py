@@ -85,11 +85,12 @@ def qsgd(bits: int, block: int = 512) -> Codec:
 def natural() -> Codec:
     fields = (Field("negative", WireType("uint", 1), True), Field("exponent", WireType("uint", 8), True))
     size = apply("abs", X)
-    above = apply("+", apply("round", apply("log2", Read("drawn"))), 127)
+    above = apply("+", Read("drawn"), 127)
+    within = apply("*", Read("size"), apply("^", 2, apply("neg", Read("power"))))
     steps = (
         CodecLet("size", apply("clamp", size, 2.0**-126, 2.0**127)),
-        CodecLet("low", apply("^", 2, apply("floor", apply("log2", Read("size"))))),
-        CodecLet("drawn", apply("*", Read("low"), Dither(apply("/", Read("size"), Read("low"))))),
+        CodecLet("power", apply("logb", Read("size"))),
+        CodecLet("drawn", apply("-", apply("+", Read("power"), Dither(within)), 1)),
         CodecLet("known", apply("where", apply("<", size, 2.0**-126), 0, apply("min", above, 254))),
         Send(0, "negative", apply("where", apply("<", X, 0), 1, 0)),
         Send(1, "exponent", apply("where", apply("<", size, float("inf")), Read("known"), 255)),

@@ -218,6 +218,37 @@ def _everything() -> Case:
     return Case("everything", body(fragment, "a b", kept=2), fragment, meaning, {"lr": 0.7, "t": 3.0}, libm=True)
 
 
+def _powers_of_two() -> Case:
+    """Exact in every type: an exponent, 2 to it and to its opposite, and 2 to whole numbers beyond both ends."""
+    x, exponent = Read("a"), apply("logb", Read("a"))
+    far = apply("round", apply("*", Read("b"), 700))
+    stores = (
+        Store("kept.0", exponent), Store("kept.1", apply("^", 2, far)), Store("a", apply("^", 2, exponent)),
+        Store("b", apply("*", x, apply("^", 2, apply("neg", exponent)))),
+    )  # fmt: skip
+    fragment = Fragment((), stores)
+
+    def meaning(w: World) -> Outcome:
+        x = w["a"]
+        exponent = np.array([_exponent(float(v)) for v in x], w.real)
+
+        def two_to(v: Array) -> Array:
+            return np.array([2.0 ** min(max(float(n), -1100), 1023) if n < 1024 else n * np.inf for n in v], w.real)
+
+        far = np.rint(w["b"] * w.number(700))
+        return Outcome({"kept.0": exponent, "kept.1": two_to(far), "a": two_to(exponent), "b": x * two_to(-exponent)})
+
+    return Case("powers of two", body(fragment, "a b", kept=2), fragment, meaning)
+
+
+def _exponent(x: float) -> float:
+    if not 0 < abs(x) < np.inf:
+        return -np.inf if x == 0 else abs(x)
+    significand, _, power = abs(x).hex().partition("p")
+    leading = int(significand.replace(".", ""), 16)
+    return float(int(power) + leading.bit_length() - 53)
+
+
 # --- cells
 
 
@@ -379,6 +410,7 @@ CASES = [
     _swap(),
     _rounded_between(),
     _everything(),
+    _powers_of_two(),
     _norms(),
     _clipped(),
     *(_choco_sends(c) for c in (codecs.onebit(512), per_tensor(codecs.onebit()), codecs.cast("real"))),

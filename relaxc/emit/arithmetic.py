@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from relaxc.emit.section import Builder
+from relaxc.emit.whole import whole
 from relaxc.program.ir import Apply, Chosen, Constant, Dither, Expression, Read, Reduce, Transform
 from relaxc.wire.numbers import LONGEST_PRODUCT
 
 PLAIN = {
     "+": "add", "-": "sub", "*": "mul", "neg": "neg", "sqrt": "sqrt", "abs": "abs", "sign": "sign", "min": "least",
-    "max": "greatest", "round": "round", "floor": "floor", "exp": "exp", "log": "log", "log2": "log2", "<": "lt",
-    "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+    "max": "greatest", "round": "round", "floor": "floor", "exp": "exp", "log": "log", "log2": "log2",
+    "logb": "logb", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
 """Functions that are one operation of a kernel; the others are made of several."""
 
 
 @dataclass
 class Arithmetic:
-    """That of a codec, in which x / 0 is 0. `names` binds what is in scope."""
+    """That of a codec, in which x / 0 is 0. `names` binds what is in scope; `known` are values of it without a
+    fraction."""
 
     builder: Builder
     names: dict[str, int]
+    known: set[int] = field(default_factory=set)
 
     def value(self, e: Expression) -> int:
         match e:
@@ -85,7 +88,10 @@ class Arithmetic:
         match self.resolved(exponent):
             case Constant(value=value) if float(value).is_integer() and abs(value) <= LONGEST_PRODUCT:
                 return self.product(self.number(base), int(value))
-        return self.builder.add("power", self.number(base), self.number(exponent))
+        by = self.number(exponent)
+        if self.resolved(base) == Constant(2.0) and by in whole(self.builder.values, self.known):
+            return self.builder.add("power_of_two", by)
+        return self.builder.add("power", self.number(base), by)
 
     def resolved(self, e: Expression) -> Expression:
         """What is known of `e` when the kernel is made."""

@@ -86,8 +86,11 @@ def _received(builder: Builder, codec: Codec, near: Callable[[], int]) -> Arithm
     for step in codec.steps:
         if isinstance(step, Send):
             per_element = codec.layout.fields[step.field].per_element
-            scope.names[step.name] = builder.add("field", detail=step.field, per_element=per_element)
-            builder.name(scope.names[step.name], step.name)
+            item = builder.add("field", detail=step.field, per_element=per_element)
+            builder.name(item, step.name)
+            scope.names[step.name] = item
+            if codec.layout.fields[step.field].wire.bits:
+                scope.known.add(item)
         elif _readable(step.value, scope.names):
             scope.names[step.name] = scope.value(step.value)
         else:

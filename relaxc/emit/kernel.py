@@ -21,8 +21,9 @@ Operations, with `a`, `b` as arguments (a *truth* is a comparison's result, else
     field                      what was received as field `detail` (per element or per block)
     add sub mul neg            IEEE, never contracted
     over, divide               a / b as IEEE has it, and a / b or 0 where b is 0
-    least greatest sqrt abs sign round floor
+    least greatest sqrt abs sign round floor logb
     power exp log log2         in f64, rounded once
+    power_of_two               2 to a, of which is known that it has no fraction
     lt le gt ge eq ne          to a truth; `number` makes 1 or 0 of it
     and or not where           on truths; where(truth, a, b)
     finite                     a truth: neither infinite nor NaN

@@ -20,13 +20,11 @@ from relaxc.emit.arithmetic import PLAIN
 from relaxc.emit.kernel import BlockKernel, Operand, Section, Value
 from relaxc.emit.operands import ONE
 from relaxc.emit.stages import Staged, of_block
+from relaxc.emit.whole import whole
 from relaxc.wire.layout import Field
 
 C_TYPES = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
-WHOLE = frozenset({"round", "floor", "dither", "number", "sign"})
-"""Operations whose results have no fraction."""
-CLOSED = frozenset({"add", "sub", "mul"})
-CALLS = frozenset({*PLAIN.values(), "divide", "power", "finite", "guard"})
+CALLS = frozenset({*PLAIN.values(), "divide", "power", "power_of_two", "finite", "guard"})
 """Operations that are calls of relaxrt/arithmetic.h, where the template has no shorter spelling."""
 
 
@@ -148,17 +146,12 @@ class SectionView:
         self.read = read | {s.value for s in section.stores if not of_block(section, s)}
         self.scalars, self.scalar_stores = self.staged.scalars, self.staged.scalar_stores
         self.blockwise = self.staged.blockwise
+        self._whole = whole(section.values)
         self.from_scratch = self.staged.from_scratch
 
     def whole(self, value: Value) -> str:
         """Whether the argument of a level has no fraction."""
-        return "true" if self._whole(self.values[value.arguments[0]]) else "false"
-
-    def _whole(self, value: Value) -> bool:
-        """Sums, differences and products of numbers without a fraction have none either, rounded or not."""
-        if value.op == "constant":
-            return value.detail is not None and value.detail.is_integer()
-        return value.op in WHOLE or (value.op in CLOSED and all(self._whole(self.values[a]) for a in value.arguments))
+        return "true" if value.arguments[0] in self._whole else "false"
 
 
 class KernelView:

@@ -50,7 +50,7 @@ def _extended(function: Function, least: int, most: int) -> Function:
 
 
 FUNCTIONS: dict[str, Function] = {
-    **dict.fromkeys(("sqrt", "abs", "sign", "exp", "log", "log2", "floor"), _arithmetic(1)),
+    **dict.fromkeys(("sqrt", "abs", "sign", "exp", "log", "log2", "logb", "floor"), _arithmetic(1)),
     "round": _extended(_arithmetic(1), 1, 2),
     **dict.fromkeys(("min", "max"), _extended(_arithmetic(2), 1, 2)),
     "mod": _arithmetic(2),

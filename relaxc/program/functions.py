@@ -8,6 +8,7 @@ depend on, this is the rule:
   differ from x by a multiple of m is next to 0; both are exact where m is a power of two;
 - a power by a whole constant, up to 64 in size, is repeated multiplication from the left (its reciprocal for a negative
   one); any other power, exp, log and log2 are computed in f64 and rounded once;
+- logb(x) is the exponent of x, floor(log2(abs(x))) without its rounding, as logB of IEEE 754: -inf of 0, inf of inf;
 - a comparison is 1 or 0, and a condition is true where it is not 0;
 - sums go in the order of wire/sums.py; min and max over a block with a NaN are NaN, a zero among their results is +0.
 """
@@ -53,6 +54,12 @@ def _precise(function: Function) -> Function:
     return computed
 
 
+def _exponent(x: Array) -> Array:
+    size = np.abs(x)
+    exponents = np.frexp(size)[1].astype(size.dtype) - 1
+    return np.asarray(np.where(size == 0, -np.inf, np.where(np.isfinite(size), exponents, size)), size.dtype)
+
+
 def _least(a: Array, b: Array) -> Array:
     return np.asarray(np.where((a < b) | np.isnan(a), a, b))
 
@@ -93,6 +100,7 @@ def _functions(divide: Function) -> dict[str, Function]:
         "exp": _precise(np.exp),
         "log": _precise(np.log),
         "log2": _precise(np.log2),
+        "logb": _exponent,
         "mod": lambda x, m: x - m * np.floor(divide(x, m)),
         "wrap": lambda x, m: x - m * np.rint(divide(x, m)),
     }

@@ -2,11 +2,12 @@
 
 An expression is a float, a name, or [function, argument, ...] nested, in tuples or in the lists that JSON has instead.
 Functions: + - * / ^ neg, < <= > >= == != and or not (1.0 is true, 0.0 false; all but 0 counts as true), min max clamp
-where sqrt abs sign round floor exp log log2 mod wrap. No value raises: arithmetic is IEEE's, so
+where sqrt abs sign round floor exp log log2 logb mod wrap. No value raises: arithmetic is IEEE's, so
 
 - x / 0 is inf or nan, what is too large is inf, a log or root or broken power of a negative is nan, log(0) is -inf;
 - round is to the nearest whole number, a half to the even one;
 - min and max are nan where either is; clamp(x, low, high) is min(max(x, low), high); sign(0) is 0;
+- logb(x) is the exponent of x, floor(log2(abs(x))) without its rounding (logB of IEEE 754): -inf of 0, inf of inf;
 - mod(x, m) has the sign of m, and is nan for m = 0;
 - wrap(x, m) = x - m * round(x / m): of the numbers that differ from x by a multiple of m, the one nearest to 0.
 """
@@ -69,6 +70,12 @@ def _exponential(x: float) -> float:
 
 def _logarithm(log: Callable[[float], float]) -> Callable[[float], float]:
     return lambda x: log(x) if x > 0 else -math.inf if x == 0 else math.nan
+
+
+def _exponent(x: float) -> float:
+    if x == 0 or not math.isfinite(x):
+        return -math.inf if x == 0 else abs(x)
+    return float(math.frexp(x)[1] - 1)
 
 
 def _whole(round: Callable[[float], int]) -> Callable[[float], float]:
@@ -134,6 +141,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "exp": _exponential,
     "log": _logarithm(math.log),
     "log2": _logarithm(math.log2),
+    "logb": _exponent,
     "mod": _modulo,
     "wrap": lambda x, m: x - m * _round(_quotient(x, m)),
 }

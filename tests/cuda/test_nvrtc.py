@@ -28,7 +28,7 @@ FUSED = re.compile(r"\b(fma|mad)\.(rn|rz|rm|rp)?\.?(ftz\.)?f(16|32|64)")
 ROUGH = re.compile(r"\b(div|sqrt|rcp)\.(approx|full)\S*|\brsqrt\.\S*")
 
 
-OF_A_LIBRARY = {"natural", "user"}
+OF_A_LIBRARY = {"user"}
 """Logarithms and powers, which NVIDIA's library makes of fused and rough operations."""
 ELSEWHERE = """codec curved(bits = 5) {
   per block(96)
@@ -39,7 +39,7 @@ ELSEWHERE = """codec curved(bits = 5) {
 algorithm user() {
   let mixed = mean(grad, compress = curved)
   state seen = 0
-  seen = 0.9 * seen + log2(1 + exp(-abs(mixed))) ^ 1.5
+  seen = 0.9 * seen / 2 ^ logb(mixed) + log2(1 + exp(-abs(mixed))) ^ 1.5
   grad = where(seen > 0.1, mixed / (seen + 1), -mixed)
   step
 }

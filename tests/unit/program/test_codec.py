@@ -198,6 +198,7 @@ def test_a_let_of_fields_is_the_receivers_too():
         ("wrap", (7, 4), -1.0),
         ("where", (0, 1, 2), 2.0),
         ("log2", (8,), 3.0),
+        ("logb", (-9,), 3.0),
         ("<=", (2, 2), 1.0),
         ("^", (2, 2000), float("inf")),
         ("floor", (2.5,), 2.0),

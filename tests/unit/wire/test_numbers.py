@@ -44,6 +44,12 @@ def same(a, b):
         (["log", -1], NAN),
         (["log2", 8], 3),
         (["log2", -INF], NAN),
+        (["logb", 8], 3),
+        (["logb", -7.9], 2),
+        (["logb", 5e-324], -1074),
+        (["logb", -0.0], -INF),
+        (["logb", -INF], INF),
+        (["logb", NAN], NAN),
         (["sqrt", -1], NAN),
         (["sqrt", 9], 3),
         (["round", 0.5], 0),
@@ -112,16 +118,28 @@ def test_what_is_wrong_is_said():
             evaluate(wrong, {})
 
 
+def by_division(x: float) -> float:
+    """The exponent, from doubling and halving alone."""
+    size, exponent = abs(float(x)), 0
+    if size == 0 or not size < INF:
+        return -INF if size == 0 else size
+    while size >= 2:
+        size, exponent = size / 2, exponent + 1
+    while size < 1:
+        size, exponent = size * 2, exponent - 1
+    return float(exponent)
+
+
 NUMPY = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "^": np.power, "neg": np.negative,
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
     "and": np.logical_and, "or": np.logical_or, "not": np.logical_not, "where": np.where,
     "sqrt": np.sqrt, "abs": np.abs, "sign": np.sign, "min": np.minimum, "max": np.maximum,
     "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high), "round": np.rint, "floor": np.floor,
-    "exp": np.exp, "log": np.log, "log2": np.log2, "mod": np.mod,
+    "exp": np.exp, "log": np.log, "log2": np.log2, "logb": by_division, "mod": np.mod,
     "wrap": lambda x, m: x - m * np.rint(np.divide(x, m)),
 }  # fmt: skip
-ARITY = {"neg": 1, "not": 1, "sqrt": 1, "abs": 1, "sign": 1, "round": 1, "floor": 1, "exp": 1, "log": 1, "log2": 1,
+ARITY = {"neg": 1, "not": 1, "sqrt": 1, "abs": 1, "sign": 1, "round": 1, "floor": 1, "exp": 1, "log": 1, "log2": 1, "logb": 1,
          "where": 3, "clamp": 3}  # fmt: skip
 
 

@@ -1,0 +1,26 @@
+"""Which values of a section have no fraction, as far as their operations tell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from relaxc.emit.kernel import Value
+
+MADE = frozenset({"round", "floor", "dither", "number", "sign", "logb", "level", "index", "count"})
+"""Operations whose results are whole, infinite or NaN, whatever they are done to."""
+KEPT = frozenset({"add", "sub", "mul", "neg", "abs", "least", "greatest"})
+"""Operations that make such a number of such numbers, rounded or not."""
+
+
+def whole(values: Sequence[Value], known: Collection[int] = ()) -> frozenset[int]:
+    """The places of those that are whole numbers, infinite or NaN. `known` are so for another reason."""
+    found = set(known)
+    for number, value in enumerate(values):
+        kept = value.op in KEPT | {"where"} and found.issuperset(value.arguments[value.op == "where" :])
+        if kept or value.op in MADE or _constant(value):
+            found.add(number)
+    return frozenset(found)
+
+
+def _constant(value: Value) -> bool:
+    return value.op == "constant" and value.detail is not None and value.detail.is_integer()
