@@ -23,6 +23,8 @@ SPECS = {
     "dense": "relax gradients",
     "lent": "relax weights",
 }
+LOW_RANK = "relax gradients { compress = lowrank(2) }"
+"""Made of products and a decomposition that torch does, in no order of its own."""
 SHAPES = {"a": (33, 37), "b": (1,), "c": (513,), "d": (40, 33), "e": ()}
 ITERATIONS = 4
 

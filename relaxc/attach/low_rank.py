@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import frexp, isfinite
 
 import torch
 
@@ -64,19 +63,21 @@ class _Matrix:
 
     def end(self, workers: int, sums: bool) -> None:
         self.q.mul_(1 / workers)
-        largest = float(self.q.abs().max())
-        if isfinite(largest) and largest:
-            torch.mul(self.q, 2.0 ** -_exponent(largest), out=self.kept.view_as(self.q))
-        if largest < HUGE:
-            if self.residual.numel():
-                self.residual.copy_(self.slot)
+        largest, kept = self.q.abs().max(), self.kept.view_as(self.q)
+        kept.copy_(torch.where(torch.isfinite(largest) & (largest > 0), self.q * _scale(largest), kept))
+        if not self.residual.numel():
             self._multiply()
-            if self.residual.numel():
-                self.residual.sub_(self.slot)
-        else:
-            self._end_of_what_is_not_finite()
+        elif self.q.is_cpu and bool(largest < HUGE):
+            self._keep()
+        else:  # a device is not waited for, to see what it found
+            self._keep_what_is_finite()
         if sums:
             self.slot.mul_(workers)
+
+    def _keep(self) -> None:
+        self.residual.copy_(self.slot)
+        self._multiply()
+        self.residual.sub_(self.slot)
 
     def _multiply(self) -> None:
         """The slot becomes P Q'."""
@@ -86,26 +87,25 @@ class _Matrix:
         else:
             shaped.copy_((self.p @ self.q.T).view(self.shape))
 
-    def _end_of_what_is_not_finite(self) -> None:
-        """Or of what is so large that products may not be."""
-        wanted = self.slot.clone()
+    def _keep_what_is_finite(self) -> None:
+        """The same, of numbers that may not be finite, or are so large that products may not be."""
+        lost = self.slot.clone()
         self._multiply()
-        if self.residual.numel():
-            lost = wanted - self.slot
-            self.residual.copy_(torch.where(torch.isfinite(lost), lost, self.residual))
+        lost.sub_(self.slot)
+        self.residual.copy_(torch.where(torch.isfinite(lost), lost, self.residual))
 
 
-def _exponent(largest: float) -> int:
-    """Q is kept with a largest element from 1/2 to 1, so that products stay in range."""
-    return max(-LARGEST_EXPONENT, min(frexp(largest)[1], LARGEST_EXPONENT))
+def _scale(largest: torch.Tensor) -> torch.Tensor:
+    """A power of two. Q is kept with a largest element from 1/2 to 1, so that products stay in range."""
+    near = largest.clamp(2.0 ** -(LARGEST_EXPONENT + 1), 2.0 ** (LARGEST_EXPONENT - 1))
+    return torch.frexp(near).mantissa / near
 
 
 def orthonormal(p: torch.Tensor) -> torch.Tensor:
     """Columns that span what those of `p` do; not a number where one is not."""
-    if not bool(torch.isfinite(p).all()):
-        return torch.full_like(p, torch.nan)
-    made: torch.Tensor = torch.linalg.qr(p)[0]
-    return made
+    finite = torch.isfinite(p).all()
+    made: torch.Tensor = torch.linalg.qr(torch.where(finite, p, 0.0))[0]
+    return torch.where(finite, made, torch.nan)
 
 
 class LowRank:

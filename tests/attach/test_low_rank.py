@@ -157,6 +157,59 @@ def test_a_worker_that_is_not_finite_once_breaks_nothing_for_ever(pool: Pool) ->
     assert pool.run(broken_once, 3) == [[True, False, True, True, True]] * 3
 
 
+# --- one matrix of a worker, alone
+
+
+def matrix_on(device: str, rows: int = 30, columns: int = 20, rank: int = 3, scale: float = 1.0) -> Any:
+    import torch
+
+    from relaxc.attach.low_rank import _Matrix
+    from relaxc.wire.low_rank import factors_of
+
+    torch.manual_seed(3)
+    size = rows * columns
+    slot, residual, kept = (torch.randn(n).mul_(scale).to(device) for n in (size, size, columns * rank))
+    p, q = (torch.zeros(n, rank, device=device) for n in (rows, columns))
+    shape = torch.Size((rows, columns))
+    return _Matrix(factors_of(shape, rank), shape, (columns, 1), slot, residual, kept, p, q)
+
+
+def exchanged(matrix: Any) -> list[Any]:
+    matrix.begin()
+    matrix.turn(1)
+    matrix.end(1, True)
+    return [matrix.slot, matrix.residual, matrix.kept]
+
+
+def test_the_host_does_not_ask_a_device_for_any_number() -> None:
+    """On a device without memory asking is an error."""
+    assert all(made.is_meta for made in exchanged(matrix_on("meta")))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-25, 1e15])
+def test_numbers_that_are_not_looked_at_are_kept_alike(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaxc.attach import low_rank
+
+    looked_at = exchanged(matrix_on("cpu", scale=scale))
+    monkeypatch.setattr(low_rank, "HUGE", 0.0)
+    unseen = exchanged(matrix_on("cpu", scale=scale))
+    for a, b in zip(looked_at, unseen, strict=True):
+        assert a.isfinite().all() and a.equal(b)
+    largest = looked_at[2].abs().max()
+    assert 0.5 <= largest < 1
+
+
+@pytest.mark.parametrize("worst", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_not_kept(worst: float) -> None:
+    matrix = matrix_on("cpu")
+    before = [matrix.residual.clone(), matrix.kept.clone()]
+    matrix.slot[7] = worst
+    slot, *after = exchanged(matrix)
+    assert not slot.isfinite().all()
+    for old, new in zip(before, after, strict=True):
+        assert new.isfinite().all() and (old == new).any()
+
+
 # --- workers that are not at the same place of the loop
 
 WEIGHTS = """

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from fake_cuda import fake_driver, image_of, standing_in
-from given_gradients import ITERATIONS, SHAPES, SPECS, plan_of, train
+from given_gradients import ITERATIONS, LOW_RANK, SHAPES, SPECS, plan_of, train
 from pool import Pool
 
-LOW_RANK = "relax gradients { compress = lowrank(2) }"
 FRAGMENT = "algorithm a { step  weight = weight / 2 + weight / 4 }\nrelax with a"
 
 
@@ -73,9 +72,6 @@ def failing(rank: int, workers: int, spec: str, driver: str, image: bytes) -> st
     finally:
         del os.environ["FAKE_CUDA_REFUSES"], os.environ["FAKE_CUDA_ERROR"]
     return ""
-
-
-FRAGMENT = "algorithm a { step  weight = weight / 2 + weight / 4 }\nrelax with a"
 
 
 def test_a_kernel_that_fails_is_named(pool: Pool, driver: str, built: Path) -> None:

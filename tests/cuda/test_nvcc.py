@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
+import nvcc
 import pytest
 from cuda_cases import by_fragments, by_routes, of_specs
 from cuda_launched import of_a_library
@@ -15,10 +14,7 @@ from cuda_launched import of_a_library
 from relaxc.emit.cuda import emit_cuda
 from relaxc.resources import folder
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("nvcc") is None and "CI" not in os.environ, reason="no nvcc on this machine"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.timeout(600)
 FLAGS = ("-arch=sm_80", "--fmad=false", "-std=c++17", "-Xptxas", "-v", "-diag-suppress", "177")
 SAMPLE = [*by_routes()[::12], *by_fragments()[::12], *of_specs()[::48]]
 
@@ -26,10 +22,11 @@ SAMPLE = [*by_routes()[::12], *by_fragments()[::12], *of_specs()[::48]]
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """What ptxas says of the sample, and its PTX."""
-    assert shutil.which("nvcc"), "in CI this is not skipped: put nvcc (13 or newer) on the PATH"
+    compiler = nvcc.found()
+    assert compiler, "install what development needs, which has nvcc: pip install -e '.[dev]'"
     where = tmp_path_factory.mktemp("nvcc")
     (where / "kernels.cu").write_text(emit_cuda(SAMPLE)[0])
-    command = ["nvcc", "-cubin", "--keep", *FLAGS, f"-I{folder('runtime')}", "kernels.cu"]
+    command = [compiler, "-cubin", "--keep", *FLAGS, f"-I{folder('runtime')}", "kernels.cu"]
     made = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=560, check=False)
     assert made.returncode == 0, made.stderr[:4000]
     return made.stderr, _ptx(where)
@@ -63,3 +60,10 @@ def test_nothing_is_contracted(compiled: tuple[str, str]) -> None:
             kernel.symbol
         )
         assert set(re.findall(r"\b((?:div|sqrt)\.\w+)\.f(?:32|64)", text)) <= {"div.rn", "sqrt.rn"}, kernel.symbol
+
+
+def test_conversions_to_integers_saturate(compiled: tuple[str, str]) -> None:
+    """Those of floats to 32 bits: by PTX ISA 9.7.9 they are clamped, and 0 for NaN. Codes are cut to fewer bits by what is
+    computed in floats, never by a conversion."""
+    _, ptx = compiled
+    assert set(re.findall(r"\bcvt(?:\.\w+)*\.[su]\d+\.f\d+\b", ptx)) == {"cvt.rzi.s32.f32", "cvt.rzi.s32.f64"}

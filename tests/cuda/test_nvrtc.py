@@ -4,11 +4,11 @@ spills, no local memory, no contraction, IEEE division and square root. NVRTC is
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import nvcc
 import pytest
 
 from relaxc import cli, pipeline
@@ -102,10 +102,11 @@ def test_the_texts_of_ptx_that_are_looked_for() -> None:
     assert "div.rn.f32" in slow and "sqrt.rn.f32" in slow
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine: NVRTC has compiled the same text")
 def test_nvcc_takes_the_same_text(sources: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "kernels.cu").write_text(sources["topk"])
-    command = ["nvcc", "-cubin", "-arch=sm_90", "--fmad=false", "-std=c++17", "-Xptxas", "-v", f"-I{folder('runtime')}",
+    compiler = nvcc.found()
+    assert compiler is not None
+    command = [compiler, "-cubin", "-arch=sm_90", "--fmad=false", "-std=c++17", "-Xptxas", "-v", f"-I{folder('runtime')}",
                "kernels.cu", "-o", "kernels.cubin"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[:2000]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 import given_gradients
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from given_gradients import ITERATIONS, SHAPES, SPECS, model_of, train
+from given_gradients import ITERATIONS, LOW_RANK, SHAPES, SPECS, model_of, train
 from pool import Pool
 
 import relaxc
@@ -26,6 +27,23 @@ def both(pool: Pool, workers: int, spec: str, shapes: dict[str, tuple[int, ...]]
 @pytest.mark.parametrize("name", SPECS)
 def test_two_ranks_share_a_card_over_gloo(name: str, pool: Pool) -> None:
     both(pool, 2, SPECS[name], SHAPES)
+
+
+def test_low_rank(pool: Pool) -> None:
+    """The products are another library's there; the weights are close, and alike on both ranks. What the plan keeps has
+    signs that a decomposition is free to choose."""
+    (on_cpu, _), on_card = (
+        pool.run(train, 2, LOW_RANK, *where, timeout=200) for where in (("cpu", SHAPES), ("cuda:0", SHAPES, "cpu,cuda"))
+    )
+    near(on_card, on_cpu)
+
+
+def near(found: list[list[bytes]], wanted: list[bytes]) -> None:
+    """After each iteration, for all ranks."""
+    for iteration in range(ITERATIONS):
+        (made,) = {weights[iteration] for weights in found}
+        right = np.frombuffer(wanted[iteration], np.float32)
+        np.testing.assert_allclose(np.frombuffer(made, np.float32), right, atol=2e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["bytegrad", "choco", "one_bit_adam"])
