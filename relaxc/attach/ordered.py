@@ -39,10 +39,10 @@ def by_host(runtime: ModuleType, groups: Groups) -> Channels:
     return Channels(runtime.Channel(groups.exchange), runtime.Channel(groups.programs))
 
 
-def over_nccl(manifest: Manifest, users: dist.ProcessGroup | None, workers: int, device: torch.device) -> bool:
+def over_nccl(manifest: Manifest, users: dist.ProcessGroup | None, device: torch.device) -> bool:
     """Whether messages go over NCCL: where the user's own go, if all of the plan's can."""
     exchanges = [*_in_gradients(manifest), *_in_programs(manifest)]
-    if workers == 1 or not exchanges or any(map(_answers, exchanges)):
+    if not exchanges or any(map(_answers, exchanges)):
         return False
     if stand_in is not None:
         return True

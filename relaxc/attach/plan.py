@@ -82,7 +82,7 @@ class Plan:
                 broadcast_model(model, groups)
             except RuntimeError as error:
                 raise lost(groups.rank, error) from error
-            if over_nccl(manifest, group, groups.workers, read.device):
+            if over_nccl(manifest, group, read.device):
                 channels = by_nccl(runtime, manifest, groups, read.device)
         watch = Watch(groups)
         running = make_engine(
@@ -130,7 +130,7 @@ class Plan:
         messages = messages_of([*schedule.pieces, *fitted.pieces])
         if inners := machines.inners(manifest):
             settings = settings | {"workers of a machine": ", ".join(map(str, inners))}
-        if run is None and over_nccl(manifest, users, groups.workers, read.device):
+        if run is None and over_nccl(manifest, users, read.device):
             settings = settings | {"messages": "over NCCL"}
         facts = facts_of(manifest, model, read, schedule, fitted, settings)
         if run is None:

@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import loops
 import ordered_groups
 import pytest
 import torch
+import torch.distributed as dist
 from given_gradients import ITERATIONS, SHAPES, SPECS, backward, model_of, plan_of, train
 from pool import Pool
+from torch._C._distributed_c10d import Store
 
 import relaxc
+from relaxc.attach import ordered as groups_in_order
 from relaxc.attach.ordered import over_nccl
 from relaxc.errors import ExchangeError
 
+TWO_QUEUES = "relax weights for ndim < 2 { topology = ring }\nrelax gradients { compress = 8bit }"
 MORE = {
     "gather": "relax gradients { compress = 8bit, route = gather }",
     "rounds": "relax with dpsgd { topology = one_peer_exponential }",
@@ -25,7 +31,7 @@ MORE = {
     "push": "sgp",
     "relay": "relaysgd",
     "late": "relax updates { every = 2, compress = 4bit, delay = 1 }",
-    "two queues": "relax weights for ndim < 2 { topology = ring }\nrelax gradients { compress = 8bit }",
+    "two queues": TWO_QUEUES,
     "low rank": "powersgd",
 }
 
@@ -50,6 +56,15 @@ def test_ordered_messages_carry_what_tagged_ones_do(name: str, pool: Pool, libra
     ):
         assert [w == f for w, f in zip(wanted, found, strict=True)] == [True] * (ITERATIONS + 1), rank
         assert (groups > 0) == (name not in ("modulo", "asynchronous"))
+
+
+@pytest.mark.parametrize("name", ["bytegrad", "choco", "dense", "low rank"])
+def test_one_worker_has_its_group_too(name: str, pool: Pool, library: str) -> None:
+    """So that with one card what many do is done, too."""
+    spec = (SPECS | MORE)[name]
+    ((found, groups),) = pool.run(ordered, 1, spec, library)
+    assert [found] == pool.run(train, 1, spec, "cpu", SHAPES)
+    assert groups > 0
 
 
 def uneven(rank: int, workers: int, spec: str, library: str) -> list[bytes]:
@@ -118,6 +133,60 @@ def test_a_loss_in_the_last_iteration_is_told_of(pool: Pool, library: str) -> No
         assert "RX0603" in texts[rank] and "iteration 2" in texts[rank], texts
 
 
+def limits(rank: int, workers: int, library: str) -> list[float]:
+    """How long the groups themselves wait, in multiples of what attach was told."""
+    seen = []
+    with ordered_groups.standing_in(Path(library)):
+        make = groups_in_order.stand_in
+        assert make is not None
+
+        def watched(store: Store, rank: int, workers: int, limit: timedelta) -> dist.ProcessGroup:
+            seen.append(limit.total_seconds() / 30)
+            return make(store, rank, workers, limit)
+
+        groups_in_order.stand_in = watched
+        model = loops.mlp()
+        loops.plan(TWO_QUEUES).attach(model, loops.sgd(model), timeout=30).detach()
+    return seen
+
+
+def test_our_deadline_comes_before_the_watchdogs(pool: Pool, library: str) -> None:
+    """Of every group: NCCL's watchdog ends the process, without a word of what was waited for."""
+    for seen in pool.run(limits, 2, library):
+        assert len(seen) == 2 and min(seen) >= 2
+
+
+def test_nccl_is_given_that_limit_and_a_stream_of_high_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a torch without NCCL can show it."""
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", PretendedNccl, raising=False)
+    monkeypatch.setattr(dist, "ProcessGroup", PretendedGroup)
+    group = groups_in_order._nccl(dist.HashStore(), 0, 1, timedelta(seconds=12))
+    assert isinstance(group, PretendedGroup)
+    (options,) = group.options
+    assert options.is_high_priority_stream and options._timeout == timedelta(seconds=12)
+
+
+class PretendedNccl:
+    class Options:
+        def __init__(self, is_high_priority_stream: bool) -> None:
+            self.is_high_priority_stream = is_high_priority_stream
+            self._timeout = timedelta(minutes=10)
+
+    def __init__(self, store: Store, rank: int, workers: int, options: Any) -> None:
+        self.options = options
+
+
+class PretendedGroup:
+    BackendType = dist.ProcessGroup.BackendType
+
+    def __init__(self, store: Store, rank: int, workers: int) -> None:
+        self.options: list[Any] = []
+
+    def _register_backend(self, device: torch.device, kind: Any, backend: PretendedNccl) -> None:
+        assert (device.type, kind) == ("cuda", self.BackendType.NCCL)
+        self.options.append(backend.options)
+
+
 @pytest.mark.parametrize(
     ("spec", "goes"),
     [
@@ -131,8 +200,8 @@ def test_a_loss_in_the_last_iteration_is_told_of(pool: Pool, library: str) -> No
 def test_what_goes_from_device_to_device(spec: str, goes: bool, library: str) -> None:
     manifest = relaxc.compile(spec).manifest
     with ordered_groups.standing_in(Path(library)):
-        assert over_nccl(manifest, None, 4, torch.device("cpu")) == goes
-    assert not over_nccl(manifest, None, 4, torch.device("cpu"))
+        assert over_nccl(manifest, None, torch.device("cpu")) == goes
+    assert not over_nccl(manifest, None, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("blocks", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import given_gradients
 import numpy as np
@@ -32,10 +33,8 @@ def test_two_ranks_share_a_card_over_gloo(name: str, pool: Pool) -> None:
 def test_low_rank(pool: Pool) -> None:
     """The products are another library's there; the weights are close, and alike on both ranks. What the plan keeps has
     signs that a decomposition is free to choose."""
-    (on_cpu, _), on_card = (
-        pool.run(train, 2, LOW_RANK, *where, timeout=200) for where in (("cpu", SHAPES), ("cuda:0", SHAPES, "cpu,cuda"))
-    )
-    near(on_card, on_cpu)
+    on_cpu = pool.run(train, 2, LOW_RANK, "cpu", SHAPES, timeout=200)
+    near(pool.run(train, 2, LOW_RANK, "cuda:0", SHAPES, "cpu,cuda", timeout=200), on_cpu[0])
 
 
 def near(found: list[list[bytes]], wanted: list[bytes]) -> None:
@@ -92,11 +91,44 @@ def over_nccl(rank: int, workers: int, spec: str, store: str) -> list[bytes]:
 
 @pytest.mark.parametrize("name", ["bytegrad", "choco", "dense"])
 def test_in_a_job_over_nccl(name: str, pool: Pool, tmp_path: os.PathLike[str]) -> None:
-    """With as many ranks as there are cards: of two and more, messages go from card to card. A sum of more than two floats
-    is of any order."""
+    """With as many ranks as there are cards, one included: of two and more, messages go from card to card. A sum of more
+    than two floats is of any order."""
     workers = min(torch.cuda.device_count(), 2 if name == "dense" else 4)
     wanted = pool.run(train, workers, SPECS[name], "cpu", SHAPES, timeout=200)
     assert pool.run(over_nccl, workers, SPECS[name], f"{tmp_path}/store", timeout=200) == wanted
+
+
+def test_low_rank_over_nccl(pool: Pool, tmp_path: os.PathLike[str]) -> None:
+    workers = min(torch.cuda.device_count(), 2)
+    on_cpu = pool.run(train, workers, LOW_RANK, "cpu", SHAPES, timeout=200)
+    near(pool.run(over_nccl, workers, LOW_RANK, f"{tmp_path}/store", timeout=200), on_cpu[0])
+
+
+def lost_over_nccl(rank: int, workers: int, store: str) -> str:
+    """Rank 1 stops after two iterations, and lives on until the other has said so."""
+    dist.destroy_process_group()
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", init_method=f"file://{store}", rank=rank, world_size=workers)
+    model = model_of(SHAPES).to(f"cuda:{rank}")
+    optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-6)
+    _relaxed = given_gradients.plan_of(SPECS["bytegrad"], SHAPES, "cuda").attach(model, optimizer, timeout=5)
+    try:
+        for iteration in range(2 if rank == 1 else 1000):
+            optimizer.zero_grad()
+            given_gradients.backward(model, rank, iteration)
+            optimizer.step()
+            time.sleep(0.01)
+    except relaxc.errors.ExchangeError as error:
+        return str(error)
+    time.sleep(15)
+    return ""
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="a worker that is lost over NCCL needs a second card")
+def test_a_worker_that_is_lost_over_nccl(pool: Pool, tmp_path: os.PathLike[str]) -> None:
+    """By relaxc, before NCCL's watchdog ends the process."""
+    said, _ = pool.run(lost_over_nccl, 2, f"{tmp_path}/store", timeout=120)
+    assert "RX0603" in said and "iteration 2" in said and "rank 1" in said
 
 
 def test_no_room_is_said_before_anything_is_made() -> None:
