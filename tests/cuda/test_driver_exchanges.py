@@ -15,9 +15,12 @@ from pool import Pool
 FRAGMENT = "algorithm a { step  weight = weight / 2 + weight / 4 }\nrelax with a"
 
 
-def on_device(rank: int, workers: int, spec: str, driver: str, image: bytes) -> list[bytes]:
+Shapes = dict[str, tuple[int, ...]]
+
+
+def on_device(rank: int, workers: int, spec: str, driver: str, image: bytes, shapes: Shapes = SHAPES) -> list[bytes]:
     with standing_in(driver, image):
-        return train(rank, workers, spec, "cpu", SHAPES)
+        return train(rank, workers, spec, "cpu", shapes)
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +44,20 @@ def test_exchanges_by_device_kernels_are_the_cpus(name: str, pool: Pool, driver:
         assert [w == f for w, f in zip(wanted, found, strict=True)] == [True] * (ITERATIONS + 1), rank
 
 
-def launched(rank: int, workers: int, spec: str, driver: str, image: bytes, log: str) -> None:
+def launched(
+    rank: int, workers: int, spec: str, driver: str, image: bytes, log: str, shapes: Shapes = SHAPES
+) -> list[bytes]:
     os.environ["FAKE_CUDA_LOG"] = log
     try:
-        on_device(rank, workers, spec, driver, image)
+        return on_device(rank, workers, spec, driver, image, shapes)
     finally:
         del os.environ["FAKE_CUDA_LOG"]
+
+
+def grids(log: Path) -> list[tuple[str, int, int]]:
+    """Kernel, blocks and threads of each launch."""
+    lines = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return [(symbol, int(blocks), int(threads)) for symbol, blocks, threads in lines]
 
 
 def test_every_kernel_of_an_exchange_is_launched_on_the_device(
@@ -56,11 +67,26 @@ def test_every_kernel_of_an_exchange_is_launched_on_the_device(
     spec = SPECS["bytegrad"]
     plan = plan_of(spec, SHAPES)
     pool.run(launched, 3, spec, driver, image_of(plan, built), str(tmp_path / "log"), timeout=200)
-    lines = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
-    of_route = {launch.symbol for launch in plan.manifest.launches}
-    assert {symbol for symbol, _, _ in lines} == of_route
+    lines = grids(tmp_path / "log")
     threads = {launch.symbol: launch.threads for launch in plan.manifest.launches}
-    assert all(int(count) == threads[symbol] and 1 <= int(blocks) <= 32 for symbol, blocks, count in lines)
+    assert {symbol for symbol, _, _ in lines} == set(threads)
+    assert all(count == threads[symbol] for symbol, _, count in lines)
+
+
+LARGEST_GRID = 32
+"""16 for each of the two multiprocessors that the driver tells of."""
+
+
+@pytest.mark.parametrize("elements", [0, 1, 31 * 32, 32 * 32, 33 * 32, 40_000])
+def test_grids_keep_within_limits(elements: int, pool: Pool, driver: str, built: Path, tmp_path: Path) -> None:
+    """Of no block none is launched; of more than a card takes at once each thread block works on several."""
+    spec, shapes = "relax gradients { compress = minmax(8, block = 32) }", {"w": (elements,)}
+    plan = plan_of(spec, shapes)
+    log = tmp_path / "log"
+    found = pool.run(launched, 1, spec, driver, image_of(plan, built), str(log), shapes, timeout=200)
+    assert found == pool.run(train, 1, spec, "cpu", shapes, timeout=200)
+    launches = {blocks for _, blocks, _ in grids(log)}
+    assert launches == ({min(-(-elements // 32), LARGEST_GRID)} if elements else set())
 
 
 def failing(rank: int, workers: int, spec: str, driver: str, image: bytes) -> str:
