@@ -29,6 +29,9 @@ LONG = 4099
 KINDS = (
     "normal", "zeros", "nan", "inf", "both", "denormal", "normal", "huge", "ties", "constant", "near ties",
 )  # fmt: skip
+EDGES = (0, 1, 511, 512, 513, 1031)
+"""Lengths at which a block of 512 begins and ends, none, one, and a prime."""
+SPECIAL = ("normal", "nan", "inf", "denormal")
 
 
 @dataclass
@@ -64,20 +67,41 @@ def values(kind: str, n: int, real: Any, rng: np.random.Generator) -> Array:
     return x
 
 
-def drawn(kernel: BlockKernel, launch: Launch, seed: int) -> Drawn:
+Lengths = Sequence[tuple[int, str]]
+"""Of segments, with what kind of numbers each holds."""
+
+
+def rotated(kernel: BlockKernel, seed: int) -> Lengths:
+    lengths = _lengths(kernel, LENGTHS)
+    count = len(lengths)
+    return [(lengths[(at + seed) % count], KINDS[(at * 3 + seed) % len(KINDS)]) for at in range(count)]
+
+
+def every(kernel: BlockKernel) -> Lengths:
+    """Each length with each special kind."""
+    return [(length, kind) for kind in SPECIAL for length in _lengths(kernel, EDGES)]
+
+
+def _lengths(kernel: BlockKernel, lengths: tuple[int, ...]) -> tuple[int, ...]:
+    return lengths if 0 < (kernel.block or 0) <= max(lengths) else (*lengths, LONG)
+
+
+def drawn(kernel: BlockKernel, launch: Launch, seed: int, lengths: Lengths | None = None) -> Drawn:
     rng = np.random.default_rng(seed)
     real = kernel_calls.real_of(kernel.dtype)
     parts = []
-    lengths = LENGTHS if 0 < (kernel.block or 0) <= max(LENGTHS) else (*LENGTHS, LONG)
-    for place in range(len(lengths)):
-        n, kind = lengths[(place + seed) % len(lengths)], KINDS[(place * 3 + seed) % len(KINDS)]
+    for place, (n, kind) in enumerate(lengths or rotated(kernel, seed)):
         held = [_memory(kernel, o, kind, n, rng) for o in kernel.operands]
         first = (place % 3) * (kernel.block or 0) + (2**32 // (kernel.block or 1) * (kernel.block or 0)) * (
             place % 4 == 1
         )
         parts.append(Part(held, n, first, place))
     senders = {"none": 0, "one": 1, "many": WORKERS}[kernel.inputs]
-    messages = [b"".join(_message(kernel, launch, p.elements, rng) for p in parts) for _ in range(senders)]
+    kinds = [kind for _, kind in lengths] if lengths else [None] * len(parts)
+    messages = [
+        b"".join(_message(kernel, launch, p.elements, kind, rng) for p, kind in zip(parts, kinds, strict=True))
+        for _ in range(senders)
+    ]
     ops = [v.op for s in (kernel.main, kernel.gather) if s for v in s.values]
     total = sum(p.elements for p in parts)
     near = [None, *(rng.standard_normal(total).astype(real) for _ in range(WORKERS - 1))] if "near" in ops else None
@@ -103,18 +127,18 @@ def _size(kernel: BlockKernel, launch: Launch, parts: list[Part]) -> int | None:
     return sum(launch.bytes_of(p.elements) for p in parts) if sends else None
 
 
-def _message(kernel: BlockKernel, launch: Launch, elements: int, rng: np.random.Generator) -> bytes:
+def _message(kernel: BlockKernel, launch: Launch, elements: int, kind: str | None, rng: np.random.Generator) -> bytes:
     block = kernel.block or max(elements, 1)
     real = kernel_calls.real_of(kernel.dtype)
     made = []
     for start in range(0, elements, block):
         n = min(block, elements - start)
-        made += [_field(f, n if f.per_element else 1, real, rng) for f in launch.fields]
+        made += [_field(f, n if f.per_element else 1, real, kind, rng) for f in launch.fields]
     return b"".join(made)
 
 
-def _field(field: Field, n: int, real: Any, rng: np.random.Generator) -> bytes:
-    """Any bytes for levels; numbers are numbers, now and then NaN or infinite."""
+def _field(field: Field, n: int, real: Any, holds: str | None, rng: np.random.Generator) -> bytes:
+    """Any bytes for levels; numbers are of the kind `holds`, or now and then NaN or infinite."""
     kind = field.wire.kind
     if kind == "top":
         kept = field.wire.kept(n)
@@ -122,7 +146,7 @@ def _field(field: Field, n: int, real: Any, rng: np.random.Generator) -> bytes:
         return places.tobytes() + rng.standard_normal(kept).astype(real).tobytes()
     if field.wire.bits:
         return rng.bytes(field.wire.bytes_of(n, real().itemsize))
-    numbers = values(("normal", "normal", "nan", "inf", "denormal")[int(rng.integers(5))], n, real, rng)
+    numbers = values(holds or ("normal", *SPECIAL)[int(rng.integers(5))], n, real, rng)
     with np.errstate(all="ignore"):
         return (
             to_bits(numbers, kind).tobytes()

@@ -10,7 +10,7 @@ import codecs_by_hand as codecs
 import pytest
 from cuda_calls import BACKWARD, FORWARD, SHUFFLED, Emulated, How, emulated
 from cuda_cases import ROUTES, by_fragments, by_routes, by_specs
-from cuda_driven import Drawn, drawn, of_cpu, of_cpus, of_cuda, same
+from cuda_driven import Drawn, drawn, every, of_cpu, of_cpus, of_cuda, same
 from kernel_calls import Part
 
 from relaxc.emit.fuse import build_kernel
@@ -38,6 +38,26 @@ def test_both_targets_give_the_same_bytes(number: int, both: tuple[dict[str, Any
     given = drawn(kernel, of_it.launch, number)
     message, memory = of_cpu(functions[kernel.symbol], given)
     for how in WAYS[number % len(WAYS)]:
+        made, held = of_cuda(of_it, given, how)
+        assert made == message, how
+        assert all(map(same, held, memory)), how
+
+
+OF_ROUTES = ALL[: len(by_routes())]
+STARTS = (How(2, FORWARD, 0), How(3, BACKWARD, 1), How(5, SHUFFLED, 3, 11))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", range(len(OF_ROUTES)), ids=[k.symbol for k in OF_ROUTES])
+def test_codecs_at_every_length_and_start_with_every_special_number(
+    number: int, both: tuple[dict[str, Any], dict[str, Emulated]]
+) -> None:
+    """All combinations, for each codec and block size."""
+    kernel, (functions, cuda) = OF_ROUTES[number], both
+    of_it = cuda[kernel.symbol]
+    given = drawn(kernel, of_it.launch, number, every(kernel))
+    message, memory = of_cpu(functions[kernel.symbol], given)
+    for how in STARTS:
         made, held = of_cuda(of_it, given, how)
         assert made == message, how
         assert all(map(same, held, memory)), how
