@@ -30,9 +30,16 @@ def emit_kernels(kernels: Sequence[BlockKernel]) -> str:
 
 
 class _SectionView(SectionView):
+    """`leaves` and `lands` map a field to the operand from which it is converted into the message, or into which it is
+    from there: a run of the block's length, so that no element is put into scratch between."""
+
     def __init__(self, section: Section, arrays: list[Array], items: list[Item]) -> None:
         self.lent = _lent(section, arrays)
         super().__init__(section, cpu_costs.scratch(section) - self.lent.keys(), items)
+        leaving, landing = _leaving(section, arrays, items), _landing(section, arrays, items)
+        self.leaves = {store.number: array for store, array in leaving.items()}
+        self.lands = {int(section.values[s.value].detail or 0): array for s, array in landing.items()}
+        self._elsewhere = {*leaving, *landing}
 
     def whole_block(self, number: int) -> str:
         """Where a value is, element after element."""
@@ -48,7 +55,7 @@ class _SectionView(SectionView):
 
     def loops(self, stage: int) -> Iterator[tuple[Loop, list[Array]]]:
         """With the operands of which a run asks memory for a later part."""
-        for loop in self.staged.loops(stage):
+        for loop in self.staged.loops(stage, self._elsewhere):
             only = self.written if self.section.stages == 1 and not loop.ordered else []
             yield loop, self.ahead if loop.last else only
 
@@ -59,6 +66,34 @@ def _lent(section: Section, arrays: list[Array]) -> dict[int, Array]:
     made_of = {a for v in section.values if v.op in BLOCKWISE for a in v.arguments}
     operands = {n: arrays[int(section.values[n].detail or 0)] for n in made_of if section.values[n].op == "operand"}
     return {n: array for n, array in operands.items() if array.kind in ("f32", "f64") and not array.stored}
+
+
+def _leaving(section: Section, arrays: list[Array], items: list[Item]) -> dict[Store, Array]:
+    """Stores to fields of what an operand holds, which nothing is written to."""
+    found = {}
+    for store in section.stores:
+        value = section.values[store.value]
+        if store.target == "field" and items[store.number].halved and value.op == "operand":
+            found[store] = arrays[int(value.detail or 0)]
+    return {store: array for store, array in found.items() if _is_run(array) and not array.stored}
+
+
+def _landing(section: Section, arrays: list[Array], items: list[Item]) -> dict[Store, Array]:
+    """Stores to operands, which nothing reads, of what a field holds: of each field one."""
+    near = {int(v.detail or 0) for v in section.values if v.op == "near"}
+    found: dict[int, Store] = {}
+    for store in section.stores:
+        value = section.values[store.value]
+        if store.target == "operand" and value.op == "field" and items[int(value.detail or 0)].halved:
+            array = arrays[store.number]
+            if _is_run(array) and not array.loaded and store.number not in near:
+                found.setdefault(store.value, store)
+    return {store: arrays[store.number] for store in found.values()}
+
+
+def _is_run(array: Array) -> bool:
+    """Of numbers in the arithmetic's type, as they are in memory or widened as a whole."""
+    return array.kind != "bf16" and not array.one
 
 
 class _View(KernelView):
@@ -105,8 +140,11 @@ class _View(KernelView):
     def one_in(self, item: Item) -> str:
         return self.name(item, "in") + ("" if item.bits else "[0]")
 
+    def place(self, array: Array) -> str:
+        return f"{array.name}_wide" if self.widened(array) else array.name
+
     def element(self, array: Array) -> str:
-        return f"{array.name}{'_wide' if self.widened(array) else ''}{'[0]' if array.one else '[i]'}"
+        return self.place(array) + ("[0]" if array.one else "[i]")
 
     def put(self, store: Store, value: str) -> str:
         array = self.arrays[store.number]

@@ -106,6 +106,11 @@ class Item:
         return self.kind == "top"
 
     @property
+    def halved(self) -> bool:
+        """Whether its elements are f16, of which a CPU converts whole runs."""
+        return self.field.per_element and self.kind == "f16"
+
+    @property
     def part(self) -> str:
         return repr(float(self.field.wire.part))
 

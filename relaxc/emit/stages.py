@@ -6,7 +6,7 @@ the others are computed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from relaxc.emit.kernel import BLOCKWISE, REDUCTIONS, Section, Store
@@ -43,14 +43,14 @@ class Staged:
     def scalar_stores(self, stage: int) -> list[Store]:
         return [s for s in self.section.stores if s.stage == stage and not s.per_element]
 
-    def loops(self, stage: int) -> Iterator[Loop]:
+    def loops(self, stage: int, elsewhere: Collection[Store] = ()) -> Iterator[Loop]:
+        """`elsewhere` are stores that no run over the elements does."""
         values = self.section.values
         reduced = [i for i, v in enumerate(values) if v.stage == stage + 1 and v.op in REDUCTIONS]
         sums = [r for r in reduced if values[r].op == "reduce_sum"]
         others = [r for r in reduced if values[r].op != "reduce_sum"]
-        stores = [
-            s for s in self.section.stores if s.stage == stage and s.per_element and not of_block(self.section, s)
-        ]
+        here = [s for s in self.section.stores if s.stage == stage and s.per_element and s not in elsewhere]
+        stores = [s for s in here if not of_block(self.section, s)]
         scratch = [k for k in sorted(self.scratch) if values[k].stage == stage and values[k].op not in BLOCKWISE]
         wanted = [values[r].arguments[0] for r in others] + [s.value for s in stores] + scratch
         if others or stores or scratch:
