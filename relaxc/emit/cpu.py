@@ -32,6 +32,8 @@ class _SectionView(SectionView):
     """`leaves` and `lands` map a field to the operand from which it is converted into the message, or into which it is
     from there: a run of the block's length, so that no element is put into scratch between."""
 
+    total = "total[i]"
+
     def __init__(self, section: Section, arrays: list[Array], items: list[Item]) -> None:
         self.lent = _lent(section, arrays)
         super().__init__(section, cpu_costs.scratch(section) - self.lent.keys(), items)
@@ -99,7 +101,7 @@ class _View(KernelView):
     block-sized scratch that is packed or unpacked as a whole. A run of f16 is widened into scratch, and narrowed from
     there, as a whole."""
 
-    total, near, widens = "total[i]", "near[i]", True
+    near, widens = "near[i]", True
 
     def __init__(self, kernel: BlockKernel) -> None:
         super().__init__(kernel)
@@ -109,6 +111,8 @@ class _View(KernelView):
         for section in made:
             section.ask_for(self.arrays if self.asks else [])
         self.main, self.gather = made[-1], made[0] if kernel.gather else None
+        if self.gather is not None:  # the first message needs no total of zeros before it: x + -0 is x
+            self.gather.total = f"(m == 0 ? -{self.real}(0) : total[i])"
         self.wide = cpu_costs.wide([v.op for v in self.values])
         self.places: dict[str, int] = {}
         self.room = self._most_arrays(kernel)

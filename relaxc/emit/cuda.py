@@ -65,6 +65,8 @@ def emit_cuda(kernels: Sequence[BlockKernel]) -> tuple[str, tuple[Launch, ...]]:
 
 
 class _SectionView(SectionView):
+    total = "total_here[j]"
+
     def __init__(self, section: Section, scratch: frozenset[int], items: list[Item], prefix: str) -> None:
         super().__init__(section, scratch, items)
         self.prefix = prefix
@@ -108,7 +110,7 @@ class _View(KernelView):
     """A field's elements are read from the message where they are needed, but for a top, which is spread into scratch.
     Levels of less than 8 bits are put into scratch and packed at the end, all others written as they come."""
 
-    total, near, widens = "total_here[j]", "near_here[j]", False
+    near, widens = "near_here[j]", False
 
     def __init__(self, kernel: BlockKernel) -> None:
         super().__init__(kernel)

@@ -137,7 +137,10 @@ class Array:
 
 
 class SectionView:
-    """What a template asks of a section. `scratch` are the values that it keeps for later stages."""
+    """What a template asks of a section. `scratch` are the values that it keeps for later stages. `total` is how an element
+    of the sum of messages is spelled."""
+
+    total: str
 
     def __init__(self, section: Section, scratch: frozenset[int], items: list[Item]) -> None:
         self.section, self.staged = section, Staged(section, scratch)
