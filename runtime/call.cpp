@@ -107,6 +107,7 @@ void Call::run(const Arguments& given) const {
   at::NoGradGuard no_grad;
   Zeros zeros;
   std::vector<void*> operands;
+  operands.reserve(segments.empty() ? 0 : segments.size() * segments.front().operands.size());
   for (const Segment& segment : segments)
     for (const Operand& operand : segment.operands) operands.push_back(find(operand, segment, given, zeros));
   std::vector<relaxrt_segment> bound;

@@ -137,8 +137,8 @@ class Array:
 
 
 class SectionView:
-    """What a template asks of a section. `scratch` are the values that it keeps for later stages. `total` is how an element
-    of the sum of messages is spelled."""
+    """What a template asks of a section. `scratch` are the values that it keeps for later stages. `total` is how an
+    element of the sum of messages is spelled."""
 
     total: str
 

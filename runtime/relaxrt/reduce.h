@@ -4,13 +4,14 @@
 
 namespace relaxrt {
 
-template <class Real>
+template <int32_t half = LANES / 2, class Real>
 RELAXRT_INLINE Real fold(Real* lanes) {
-#pragma GCC unroll 1
-  for (int32_t half = LANES / 2; half > 0; half /= 2)
 #pragma omp simd
-    for (int32_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  return lanes[0];
+  for (int32_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  if constexpr (half > 1)
+    return fold<half / 2>(lanes);
+  else
+    return lanes[0];
 }
 
 }  // namespace relaxrt
