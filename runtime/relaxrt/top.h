@@ -3,7 +3,8 @@
 //
 // No sort. Of many elements some are taken, and where the k-th largest would lie is read off them; what is that large or larger
 // is listed, and the k-th largest of the list is found by histograms of ever more leading bits. Where the sample promised too
-// much, and of few elements, a histogram of all says what to list. What is chosen is the same either way.
+// much, and where there are not so many, a histogram of all says what to list. Of few elements the k-th largest is found bit by
+// bit, which costs less than to empty the bins. What is chosen is the same every way.
 #pragma once
 #include "magnitude.h"
 
@@ -11,7 +12,7 @@ namespace relaxrt {
 
 constexpr int32_t TOP_GROUP = 64;   // elements that are compared at once
 constexpr int32_t TOP_STRIDE = 61;  // of so many elements one is taken: no power of two, in which rows of a matrix repeat
-constexpr int32_t TOP_MANY = 1 << 14, TOP_SPARE = 16;
+constexpr int32_t TOP_FEW = 256, TOP_MANY = 1 << 14, TOP_SPARE = 16;
 typedef uint32_t __attribute__((aligned(1), may_alias)) uint32_anywhere;
 
 // The bin, from the last on, in which item number `left` is; `left` becomes its number within the bin.
@@ -57,6 +58,25 @@ RELAXRT_SHARED typename magnitude<Real>::type kth_largest(const Real* v, int32_t
   return prefix;
 }
 
+// As kth_largest. A bit is set where `left` elements or more are as large with it.
+template <class Real>
+RELAXRT_SHARED typename magnitude<Real>::type kth_largest_of_few(const Real* v, int32_t n, int32_t& left) {
+  typedef typename magnitude<Real>::type Size;
+  Size found = 0;
+  for (int32_t bit = magnitude<Real>::bits - 1; bit >= 0; --bit) {
+    const Size tried = found | Size(1) << bit;
+    int32_t as_large = 0;
+#pragma omp simd reduction(+ : as_large)
+    for (int32_t i = 0; i < n; ++i) as_large += size_of(v[i]) >= tried;
+    if (as_large >= left) found = tried;
+  }
+  int32_t larger = 0;
+#pragma omp simd reduction(+ : larger)
+  for (int32_t i = 0; i < n; ++i) larger += size_of(v[i]) > found;
+  left -= larger;
+  return found;
+}
+
 // The elements whose magnitude is `least` or more: their places, ascending, and themselves.
 template <class Real>
 RELAXRT_SHARED int32_t list_from(const Real* v, int32_t n, typename magnitude<Real>::type least, uint32_t* places, Real* values) {
@@ -95,10 +115,16 @@ RELAXRT_SHARED void top(const Real* v, int32_t n, int32_t k, uint32_t* places, R
   typedef typename magnitude<Real>::type Size;
   constexpr int32_t shift = magnitude<Real>::bits - magnitude<Real>::leading;
   int32_t found = 0, left = k;
-  if (n >= TOP_MANY) found = list_from(v, n, promised(v, n, k, values), places, values);
-  if (found < k) found = list_from(v, n, Size(leading_bin(v, n, left)) << shift, places, values);
-  left = k;
-  const Size least = kth_largest(values, found, left);
+  Size least = 0;
+  if (n <= TOP_FEW) {
+    least = kth_largest_of_few(v, n, left);
+    found = list_from(v, n, least, places, values);
+  } else {
+    if (n >= TOP_MANY) found = list_from(v, n, promised(v, n, k, values), places, values);
+    if (found < k) found = list_from(v, n, Size(leading_bin(v, n, left)) << shift, places, values);
+    left = k;
+    least = kth_largest(values, found, left);
+  }
   uint32_anywhere* const where = reinterpret_cast<uint32_anywhere*>(out);
   auto* const kept = reinterpret_cast<typename anywhere<Real>::type*>(out + int64_t(PLACE_BYTES) * k);
   int32_t made = 0;
