@@ -99,7 +99,7 @@ def _is_run(array: Array) -> bool:
 class _View(KernelView):
     """An element of a field is held in the message itself, or (fields of less than 8 bits, f16, and a top) in
     block-sized scratch that is packed or unpacked as a whole. A run of f16 is widened into scratch, and narrowed from
-    there, as a whole."""
+    there, as a whole; one of a message is so from or into an operand itself, where nothing is computed between."""
 
     near, widens = "near[i]", True
 

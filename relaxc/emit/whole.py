@@ -16,11 +16,16 @@ def whole(values: Sequence[Value], known: Collection[int] = ()) -> frozenset[int
     """The places of those that are whole numbers, infinite or NaN. `known` are so for another reason."""
     found = set(known)
     for number, value in enumerate(values):
-        kept = value.op in KEPT | {"where"} and found.issuperset(value.arguments[value.op == "where" :])
-        if kept or value.op in MADE or _constant(value):
+        if value.op in MADE or _constant(value) or _kept(value, found):
             found.add(number)
     return frozenset(found)
 
 
 def _constant(value: Value) -> bool:
     return value.op == "constant" and value.detail is not None and value.detail.is_integer()
+
+
+def _kept(value: Value, found: set[int]) -> bool:
+    if value.op == "where":
+        return found.issuperset(value.arguments[1:])
+    return value.op in KEPT and found.issuperset(value.arguments)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from one_matrix import exchanged, matrix_on
 from pool import Pool
 
 from relaxc import pipeline
@@ -158,27 +159,6 @@ def test_a_worker_that_is_not_finite_once_breaks_nothing_for_ever(pool: Pool) ->
 
 
 # --- one matrix of a worker, alone
-
-
-def matrix_on(device: str, rows: int = 30, columns: int = 20, rank: int = 3, scale: float = 1.0) -> Any:
-    import torch
-
-    from relaxc.attach.low_rank import _Matrix
-    from relaxc.wire.low_rank import factors_of
-
-    torch.manual_seed(3)
-    size = rows * columns
-    slot, residual, kept = (torch.randn(n).mul_(scale).to(device) for n in (size, size, columns * rank))
-    p, q = (torch.zeros(n, rank, device=device) for n in (rows, columns))
-    shape = torch.Size((rows, columns))
-    return _Matrix(factors_of(shape, rank), shape, (columns, 1), slot, residual, kept, p, q)
-
-
-def exchanged(matrix: Any) -> list[Any]:
-    matrix.begin()
-    matrix.turn(1)
-    matrix.end(1, True)
-    return [matrix.slot, matrix.residual, matrix.kept]
 
 
 def test_the_host_does_not_ask_a_device_for_any_number() -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import codecs_by_hand as codecs
 import numpy as np
 import pytest
+from cuda_driven import of_cpus
 from fragment_cases import WEIGHTS, modulo, per_tensor
-from kernel_calls import Array, Segment, expected, measured, real_of, to_bits
+from kernel_calls import Array, Part, Segment, call, expected, measured, real_of, to_bits
 
 from relaxc import pipeline, resources
 from relaxc.build.kernels import build_kernels
@@ -217,3 +218,11 @@ def test_a_non_finite_block_decodes_non_finite() -> None:
             x[5] = bad
             decoded = evaluate.decode(codec, evaluate.encode(codec, x), 32, np.float32)
             assert not np.isfinite(decoded[5])
+
+
+def test_a_sum_of_no_message_is_the_empty_one(tmp_path: Path) -> None:
+    """Of whole blocks and of a short one: -0, which changes nothing that it is added to."""
+    kernel = build_kernel("nobody", codecs.minmax(8), gather_kernels("mix", "none")[1], "f32")
+    part = Part([np.full(700, 7, np.float32)], 700, 0, 0)
+    call(of_cpus([kernel], tmp_path)["nobody"], [part], [], None, 1, [], [], None)
+    assert (part.operands[0] == 0).all() and np.signbit(part.operands[0]).all()

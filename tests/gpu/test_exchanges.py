@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from given_gradients import ITERATIONS, LOW_RANK, SHAPES, SPECS, model_of, train
+from one_matrix import exchanged, matrix_on
 from pool import Pool
 
 import relaxc
@@ -35,6 +36,17 @@ def test_low_rank(pool: Pool) -> None:
     signs that a decomposition is free to choose."""
     on_cpu = pool.run(train, 2, LOW_RANK, "cpu", SHAPES, timeout=200)
     near(pool.run(train, 2, LOW_RANK, "cuda:0", SHAPES, "cpu,cuda", timeout=200), on_cpu[0])
+
+
+def test_low_rank_asks_the_card_for_nothing() -> None:
+    """Waiting for it would be an error."""
+    matrix = matrix_on("cuda:0")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        made = exchanged(matrix)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(bool(values.isfinite().all()) for values in made)
 
 
 def near(found: list[list[bytes]], wanted: list[bytes]) -> None:
